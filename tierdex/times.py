@@ -6,8 +6,9 @@
     2023-11-14       that day in UTC: its first millisecond, as the end of a range its last
     -7d   2h   now   before now: ms s m h d w; only where people write times (CLI, HTTP, console)
 
-A time without an offset is refused, since its zone cannot be known; so is a number of milliseconds that
-looks like seconds. Fractions below a millisecond are cut off.
+A time without an offset is refused, since its zone cannot be known; so is a number that looks like seconds
+(value_rules.SECONDS; decision 0080): who means January to April 1970 writes it, or gives a `datetime` or a
+column of times. Fractions below a millisecond are cut off.
 
 Depends on errors and value_rules.
 """
@@ -19,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tierdex.errors import InvalidRequestError
-from tierdex.value_rules import INT64_MAX, INT64_MIN, check_integer, check_time
+from tierdex.value_rules import INT64_MAX, INT64_MIN, SECONDS, check_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,33 +60,32 @@ def to_ms(value: object, field: str, *, is_end: bool = False) -> int:
         if value.tzinfo is None:
             raise InvalidRequestError("names no zone: give it a `tzinfo`", field=field)
         return (value - _EPOCH) // timedelta(milliseconds=1)
-    return check_integer(value, field)
-
-
-def bound_ms(value: object, field: str, *, is_end: bool = False) -> int:
-    """Return the same for a bound of a range: a number that looks like seconds is refused."""
-    return check_time(to_ms(value, field, is_end=is_end), field)
+    return check_time(value, field)
 
 
 def optional_ms(value: object, field: str, *, is_end: bool = False) -> int | None:
     """Return the same for a bound that may be missing."""
-    return None if value is None else bound_ms(value, field, is_end=is_end)
+    return None if value is None else to_ms(value, field, is_end=is_end)
 
 
 def written_times(values: Any, field: Callable[[int], str]) -> Any:
     """Return a column, or one time, with milliseconds for its texts and datetimes; all else as it is.
 
-    `field` names a row. Only lists are looked through: other columns have one type. Raises
-    InvalidRequestError.
+    `field` names a row. Only lists are looked through: other columns have one type. What is returned as it
+    was given is not checked; numbers beside texts are. Raises InvalidRequestError.
     """
     if isinstance(values, _WRITTEN):
         return to_ms(values, field(0))
     if isinstance(values, list | tuple) and any(isinstance(value, _WRITTEN) for value in values):
         return [
-            to_ms(value, field(row)) if isinstance(value, _WRITTEN) else value
-            for row, value in enumerate(values)
+            value if value is None else to_ms(value, field(row)) for row, value in enumerate(values)
         ]
     return values
+
+
+def as_meant(times: list[int]) -> list[int | datetime]:
+    """Return milliseconds that were looked at: those that look like seconds as datetimes, which say it."""
+    return [_EPOCH + timedelta(milliseconds=time) if time in SECONDS else time for time in times]
 
 
 def parse_time(

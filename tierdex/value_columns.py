@@ -8,6 +8,7 @@ Depends on errors, times and value_rules; numpy and pyarrow.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,15 +19,19 @@ from tierdex.times import written_times
 from tierdex.value_rules import (
     INT64_MAX,
     INT64_MIN,
+    SECONDS_BEGIN,
+    SECONDS_END,
     check_integer,
     check_key,
     check_topic,
+    like_seconds,
     missing,
     out_of_range,
 )
 
 _UNITS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 _INT64: Final = np.dtype(np.int64)
+_SINGLE: Final = (str, bytes, int, float, datetime)
 
 
 class Rows(NamedTuple):
@@ -120,7 +125,9 @@ class Rows(NamedTuple):
         """Return times (int64 ms) as i8[count], or one as i8[1]. Finer ones are rounded down.
 
         A column of Arrow's or numpy's times, of integers, or a list that may have texts and datetimes, too.
+        Integers of which the least or the greatest looks like seconds are refused.
         """
+        is_number = False
         if isinstance(values, pa.ChunkedArray):
             values = _whole(values)
         if isinstance(values, pa.Array) and pa.types.is_timestamp(values.type):
@@ -132,8 +139,12 @@ class Rows(NamedTuple):
                 raise InvalidRequestError("is no time", field=self.field(row, name))
             values = values.astype("datetime64[ms]").astype(np.int64)
         else:
-            values = written_times(values, lambda row: self.field(row, name))
-        return self.integers(values, name, _INT64, INT64_MIN, INT64_MAX)
+            written = written_times(values, lambda row: self.field(row, name))
+            is_number, values = written is values, written
+        times = self.integers(values, name, _INT64, INT64_MIN, INT64_MAX)
+        if is_number:
+            self._check_no_seconds(times, name)
+        return times
 
     def check_no_nulls(self, column: Any, name: str) -> None:
         if column.null_count:
@@ -225,6 +236,14 @@ class Rows(NamedTuple):
             return ticks * 1000
         return ticks // _UNITS[unit]
 
+    def _check_no_seconds(self, times: np.ndarray, name: str) -> None:
+        if not len(times):
+            return
+        for number in (int(times.max()), int(times.min())):
+            if SECONDS_BEGIN <= number < SECONDS_END:
+                row = int(np.argmax((times >= SECONDS_BEGIN) & (times < SECONDS_END)))
+                raise like_seconds(int(times[row]), self.field(row, name))
+
     def _check_bounds(self, array: np.ndarray, name: str, lowest: int, highest: int) -> None:
         if not len(array) or (lowest <= int(array.min()) and int(array.max()) <= highest):
             return
@@ -232,9 +251,14 @@ class Rows(NamedTuple):
         raise out_of_range(int(array[row]), lowest, highest, self.field(row, name))
 
 
+def meant_times(times: Any) -> Any:
+    """Return milliseconds (a list, int64) as a column of times, of which none looks like seconds."""
+    return pa.array(times, pa.int64()).view(pa.timestamp("ms"))
+
+
 def is_single(value: object) -> bool:
     """Say whether a value stands for every row."""
-    return isinstance(value, str | bytes | int | float) or value is None or bool(np.isscalar(value))
+    return isinstance(value, _SINGLE) or value is None or bool(np.isscalar(value))
 
 
 def check_is_column(values: Any, name: str) -> None:

@@ -14,7 +14,9 @@ INT32_MAX: Final = (1 << 31) - 1
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 MAX_TOPIC_BYTES: Final = 255
-SECONDS: Final = range(1_000_000_000, 10_000_000_000)  # as milliseconds, days of 1970
+SECONDS_BEGIN: Final = 1_000_000_000
+SECONDS_END: Final = 10_000_000_000
+SECONDS: Final = range(SECONDS_BEGIN, SECONDS_END)  # as milliseconds, days of 1970
 Durability = Literal["received", "os", "disk", "remote"]
 _LEVELS: Final[tuple[Durability, ...]] = get_args(Durability)
 OnError = Literal["partial", "fail"]
@@ -81,9 +83,7 @@ def check_time(value: object, field: str) -> int:
     """Return milliseconds. A number that is seconds since the epoch, as of 2001 to 2286, is refused."""
     number = check_integer(value, field)
     if number in SECONDS:
-        raise InvalidRequestError(
-            f"{number} looks like seconds: times are milliseconds ({number}000)", field=field
-        )
+        raise like_seconds(number, field)
     return number
 
 
@@ -95,6 +95,15 @@ def wrong_length(size: int, max_bytes: int, field: str) -> InvalidRequestError:
 def out_of_range(number: int, lowest: int, highest: int, field: str) -> InvalidRequestError:
     """Return the refusal of a number."""
     return InvalidRequestError(f"must be between {lowest} and {highest}, not {number}", field=field)
+
+
+def like_seconds(number: int, field: str) -> InvalidRequestError:
+    """Return the refusal of a number that is meant as seconds, for all that can be told."""
+    return InvalidRequestError(
+        f"{number} looks like seconds: times are milliseconds ({number}000). A time of January to April 1970 "
+        "is written as RFC 3339, or given as a datetime or a column of times",
+        field=field,
+    )
 
 
 def missing(field: str) -> InvalidRequestError:

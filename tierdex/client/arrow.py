@@ -44,7 +44,7 @@ def read_table(body: bytes) -> Any:
 def entry_columns(columns: Mapping[str, Any]) -> Any:
     """Return columns of entries as an Arrow table; a single value stands for every row."""
     given = {name: value for name, value in columns.items() if value is not None}
-    given["timestamp"] = written_times(given.get("timestamp"), "entries[{}].timestamp".format)
+    given["timestamp"] = _times(given.get("timestamp"), "entries[{}].timestamp")
     lengths = [len(value) for value in given.values() if not _is_single(value)]
     return _table(given, lengths[0] if lengths else 1, _entry_column)
 
@@ -58,8 +58,18 @@ def message_columns(given: Mapping[str, Any]) -> Any:
         )
     columns = {name: value for name, value in given.items() if value is not None}
     for name in columns.keys() & {"timestamp", "deliver_at"}:
-        columns[name] = written_times(columns[name], f"messages[{{}}].{name}".format)
+        columns[name] = _times(columns[name], f"messages[{{}}].{name}")
     return _table(columns, len(body), _message_column)
+
+
+def _times(values: Any, field: str) -> Any:
+    """Return times as the service takes them: what was written stays a time, numbers stay numbers."""
+    written = written_times(values, field.format)
+    if written is values:
+        return values
+    pa = load_arrow()
+    make = pa.scalar if isinstance(written, int) else pa.array
+    return make(written, pa.timestamp("ms", "UTC"))
 
 
 def _table(
@@ -95,7 +105,8 @@ def _message_column(name: str, value: Any, count: int) -> Any:
     text = pa.string()
     kind = {"topic": text, "message_id": text, "body": pa.large_binary()}.get(name)
     if _is_single(value):
-        return pa.repeat(pa.scalar(value, kind), count)
+        one = value if isinstance(value, pa.Scalar) else pa.scalar(value, kind)
+        return pa.repeat(one, count)
     if name in ("key", "keys"):
         rows = [[row] if isinstance(row, str) else row for row in value]
         return pa.array(rows, pa.list_(text))

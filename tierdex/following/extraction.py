@@ -4,7 +4,7 @@ The rows of a record stand together, in the order of the records. So a batch tha
 lacks whole records and, of one record, the last rows: whoever reads again from the last record that is in,
 itself included, misses nothing.
 
-Depends on errors, records, selectors, texts, text_times, numpy and pyarrow.
+Depends on errors, records, selectors, texts, text_times, value_columns, numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tierdex.following.records import Parts
 from tierdex.following.selectors import HeaderPart, JsonPart, KeyPart, Selector, ValuePart
 from tierdex.following.texts import RecordTexts, Texts
 from tierdex.text_times import check_timezone, readable_times
+from tierdex.value_columns import meant_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,6 +129,9 @@ class Extracted:
         }
         if not whole:
             located = {name: column[rows] for name, column in located.items()}
+        located["timestamp"] = meant_times(
+            located["timestamp"]
+        )  # the source's, whatever they look like
         return {"keys": self.keys, "message_id": self.message_ids, **located}
 
 

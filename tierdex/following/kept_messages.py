@@ -10,7 +10,7 @@ A record is kept once, whatever ends this process and when. Its key and headers 
 ``key``), a record without a value an empty body. A record that a message log cannot take (a body that is
 too long) is passed over and counted.
 
-Depends on errors, records, extraction and log_service.
+Depends on errors, records, extraction, value_columns and log_service.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import orjson
 
 from tierdex.errors import InvalidRequestError
 from tierdex.following.records import Parts
+from tierdex.value_columns import meant_times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,7 +103,7 @@ class KeepingTarget:
             keys=[*keys[begin : rows.stop], []],
             message_id=[*ids[begin : rows.stop], None],
             headers=[*headers, []],
-            timestamp=np.append(batch.timestamps[begin : rows.stop], np.int64(0)),
+            timestamp=meant_times(np.append(batch.timestamps[begin : rows.stop], np.int64(0))),
             durability="os",
         )
         self._at = at

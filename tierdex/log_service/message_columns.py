@@ -75,7 +75,7 @@ def check_deliver_at(given: GivenMessages, count: int) -> np.ndarray:
     )
     is_one = isinstance(asked, int | np.integer)
     if is_one:
-        check_integer(asked, "deliver_at")
+        check_time(asked, "deliver_at")
     values, is_null = _without_nulls(asked)
     times = np.broadcast_to(_rows(count).times(values, "deliver_at"), count)
     if is_null is not None:

@@ -28,7 +28,7 @@ from tierdex.log_service.message_columns import check_deliver_at, check_message,
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import DEFAULT_GROUP, QueueReader
-from tierdex.times import Time, bound_ms, optional_ms
+from tierdex.times import Time, optional_ms, to_ms
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic, one_or_many
 
 if TYPE_CHECKING:
@@ -437,7 +437,7 @@ class MessageLog(OperatedLog):
         Raises CorruptFileError when what would have to be looked at cannot be read.
         """
         at, limits = self._reads.check(topic, queue_id, 0, 1, 1, visible)
-        time_ms = bound_ms(timestamp, "timestamp")
+        time_ms = to_ms(timestamp, "timestamp")
         self._reads.refresh_when_due()
         return self._components.reads.offset_at(at.topic, at.queue_id, time_ms, limits.level)
 

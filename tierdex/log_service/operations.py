@@ -27,7 +27,7 @@ from tierdex.log_service.answer import LogFileInfo, describe_file
 from tierdex.log_service.handing_over import hand_over
 from tierdex.log_service.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
-from tierdex.times import bound_ms
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,7 +169,7 @@ class OperatedLog:
         the settings `retention` and `topic_retention` say happens without this call. Raises
         InvalidRequestError, UnavailableError.
         """
-        writing, before_ms = self._writing(), bound_ms(before, "before")
+        writing, before_ms = self._writing(), to_ms(before, "before")
         if writing.log_index is not None:
             writing.log_index.catch_up()  # what is not indexed does not go
         due = writing.retention.due(before_ms)

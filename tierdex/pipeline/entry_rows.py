@@ -105,10 +105,10 @@ def _make(
 
 
 def _milliseconds(column: Any) -> Any:
-    """Return times as int64 milliseconds, rounded down."""
+    """Return times in milliseconds, rounded down; integers as they are."""
     if not pa.types.is_timestamp(column.type):
         return column
-    return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms")).cast(pa.int64())
+    return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms"))
 
 
 def _rows_of_columns(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.pipeline.options import ReadOptions
 from tierdex.pipeline.registration import register
-from tierdex.times import bound_ms
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     import datetime
@@ -53,7 +53,7 @@ def entries(
     chosen = {name: listed(value) for name, value in lists.items() if value is not None}
     for name, time in (("beginTime", begin), ("endTime", end)):
         if time is not None:
-            chosen[name] = str(bound_ms(time, name, is_end=name.startswith("end")))
+            chosen[name] = str(to_ms(time, name, is_end=name.startswith("end")))
     chosen |= {"onError": on_error, **(options or {})}
     ReadOptions.parse({"path": store_url, **chosen})  # raises here, before Spark does
     register(spark)

@@ -37,7 +37,7 @@ from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.runs import DAY_MS, PIECE_ITEMS, RunPlan, plan_runs
 from tierdex.pipeline.snapshot import ListedFile, open_log, take_snapshot
 from tierdex.settings import load_settings
-from tierdex.times import bound_ms
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,8 +96,8 @@ def merge(
     may hold the store's credentials. Raises OwnershipError when `node` has an owner, and what the store
     raises.
     """
-    low = MIN_TIME if begin is None else bound_ms(begin, "begin")
-    high = MAX_TIME if end is None else bound_ms(end, "end", is_end=True)
+    low = MIN_TIME if begin is None else to_ms(begin, "begin")
+    high = MAX_TIME if end is None else to_ms(end, "end", is_end=True)
     if low > high:
         raise InvalidRequestError("lies after end", field="begin")
     link = StoreLink.of(store_url, options)

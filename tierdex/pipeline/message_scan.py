@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.pipeline.entry_scan import listed
 from tierdex.pipeline.log_options import LogOptions
 from tierdex.pipeline.registration import register
-from tierdex.times import bound_ms
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     import datetime
@@ -51,7 +51,7 @@ def messages(
             given[name] = str(offset)
     for name, time in (("beginTime", begin), ("endTime", end)):
         if time is not None:
-            given[name] = str(bound_ms(time, name, is_end=name.startswith("end")))
+            given[name] = str(to_ms(time, name, is_end=name.startswith("end")))
     given |= options or {}
     LogOptions.parse({"path": store_url, **given})  # raises here, before Spark does
     register(spark)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Final
 from tierdex.errors import InvalidRequestError
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.pipeline.job_store import CREDENTIAL_OPTIONS, StoreLink
-from tierdex.times import bound_ms
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,7 +195,7 @@ def _json_names(text: str, name: str) -> list[str]:
 
 
 def time_of(given: Mapping[str, str], name: str, default: int) -> int:
-    return bound_ms(given[name], name, is_end=name.startswith("end")) if name in given else default
+    return to_ms(given[name], name, is_end=name.startswith("end")) if name in given else default
 
 
 def number_of(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:

@@ -24,6 +24,7 @@ from tierdex.times import AGO_PATTERN, DATE_PATTERN, RFC3339_PATTERN, parse_time
 from tierdex.value_rules import (
     INT64_MAX,
     INT64_MIN,
+    SECONDS,
     Durability,
 )
 
@@ -71,7 +72,9 @@ def _milliseconds(value: Any, **how: Any) -> Any:
 
 
 def given_time(value: Any) -> Any:
-    """Return milliseconds of a text that says when something was."""
+    """Return milliseconds of a text that says when something was; a number may not look like seconds."""
+    if type(value) is int and value in SECONDS:
+        value = str(value)  # which says what is wrong
     return _milliseconds(value)
 
 

@@ -7,7 +7,8 @@ skipped for that key and counted.
 Where bad rows are to be skipped, each batch is checked as an index checks it, and a piece that is refused is
 halved until its bad rows stand alone. All of a row is in, or nothing of it.
 
-Depends on columns, plan, rows, errors, index_service, indexfile, settings, text_times, numpy and pyarrow.
+Depends on columns, plan, rows, errors, index_service, indexfile, settings, text_times, value_columns,
+numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import load_settings
 from tierdex.text_times import Column, RowError
+from tierdex.value_columns import meant_times
 
 if TYPE_CHECKING:
     from tierdex.app.load.plan import Plan
@@ -151,7 +153,7 @@ def _entry_columns(rows: Rows, source: str, plan: Plan) -> dict[str, Any]:
         raise RowError(topic.to_pylist().index(None), f"has no topic ({plan.topic.text} is empty)")
     stamps: Any = plan.time_ms
     if plan.timestamp:
-        stamps = milliseconds(plan.timestamp, rows.table, plan.options.timezone)
+        stamps = meant_times(milliseconds(plan.timestamp, rows.table, plan.options.timezone))
     columns = {"topic": topic, "timestamp": stamps, **rows.location}
     if plan.names_source:
         columns |= {"schema": plan.schema, "source": source}

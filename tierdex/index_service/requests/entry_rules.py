@@ -5,7 +5,7 @@
     topic                   1 to 255 bytes of UTF-8, no control characters
     key, message ID         1 to `max_key_bytes` bytes of UTF-8; an entry has at least one of both
     queue_id, offset, size  integers within MESSAGE_RANGES; fields of another schema within their dtypes
-    timestamp               any int64, milliseconds
+    timestamp               any int64, milliseconds; no number that looks like seconds (decision 0080)
 
 A single put is checked value by value (`put`), a batch column by column (`put_columns`); HTTP's models
 declare the same ranges, and the kernels of direct puts compare with them and leave the rest to `put`.

@@ -6,7 +6,7 @@ general path, which finds out. It keeps the GIL; what kernels without it touch a
 `append_lock`.
 
 Python and the kernel share *arguments*, an i8 array whose places are named A_* below. Depends on arguments,
-intrinsics, compile, layout, offsets, stage_rows and state.
+intrinsics, compile, layout, offsets, stage_rows, state and value_rules.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ from tierdex.logfile.journal.kernels.state import (
     note_row,
 )
 from tierdex.logfile.layout import ExtraTag
+from tierdex.value_rules import SECONDS_BEGIN, SECONDS_END
 
 # Places of the arguments (i8 each).
 (
@@ -130,6 +131,7 @@ def _append(
         or extra_bytes > _argument(arguments, A_MOST_EXTRA)
         or load_u8(text_address(topic)) < _SPACE  # the timer's topic, which no caller may name
         or not is_number(timestamp)
+        or SECONDS_BEGIN <= number(timestamp) < SECONDS_END
         or not is_number(expected)
     ):
         return refused

@@ -1,6 +1,6 @@
 """Entries of a JSON or ndjson body: checked by their model, then transposed into columns.
 
-Depends on numpy, pyarrow, put_rows and http.
+Depends on numpy, pyarrow, put_rows, http and times.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tierdex.app.http.codecs.put_rows import (
 from tierdex.app.http.models import EntriesToPut, EntryToPut
 from tierdex.app.http.validation import parse_json, validate, validate_json
 from tierdex.errors import InvalidRequestError
+from tierdex.times import as_meant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,7 @@ def _rows_of(entries: Sequence[EntryToPut], limits: Settings) -> PutRows:
         return PutRows(0, {})
     columns: dict[str, Any] = {name: [entry[name] for entry in entries] for name in REQUIRED}  # type: ignore[literal-required]
     columns["topic"] = _one_topic(columns["topic"])
+    columns["timestamp"] = as_meant(columns["timestamp"])
     columns["message_id"] = _optional(entries, "message_id")
     columns["keys"] = _optional(entries, "key")
     lists = _optional(entries, "keys")

@@ -5,7 +5,7 @@ string; if wanted `keys` list of string, or `key` string, `message_id` string, `
 struct<name: string, value: binary>, `timestamp` integer milliseconds or an Arrow timestamp, `deliver_at` as
 well, nulls allowed.
 
-Depends on numpy, pyarrow, arrow_stream, http and log_service.
+Depends on numpy, pyarrow, arrow_stream, http, log_service and times.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tierdex.app.http.message_models import MessagesToAppend, MessageToAppend
 from tierdex.app.http.validation import parse_json, validate, validate_json
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 from tierdex.log_service.pending import PendingBatch
+from tierdex.times import as_meant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -165,7 +166,7 @@ def _columns_of(
         "topic": [message["topic"] for message in messages],
         "queue_id": [message["queue_id"] for message in messages],
         "body": [body for body, _ in decoded],
-        "timestamp": [_time(message, now_ms) for message in messages],
+        "timestamp": as_meant([_time(message, now_ms) for message in messages]),
         "headers": [headers for _, headers in decoded],
         "keys": [_keys(number, message) for number, message in enumerate(messages)],
         "message_id": [message.get("message_id") for message in messages],

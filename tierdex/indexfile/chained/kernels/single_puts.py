@@ -12,7 +12,7 @@ Python and the kernels share *arguments*, an i8 array whose places are named A_*
 kernel by setting its argument to 0: whoever comes after that is refused, and nobody is half way through.
 
 Depends on arguments, hashing, batch_record, batch_statistics, head_insertion, intrinsics, checksum,
-message_rows, compile, layout and schema.
+message_rows, compile, layout, schema and value_rules.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ from tierdex.indexfile.chained.kernels.batch_statistics import (
 from tierdex.indexfile.chained.kernels.head_insertion import slots_of
 from tierdex.indexfile.chained.kernels.message_rows import Message, insert_message, store_message
 from tierdex.indexfile.schema import MESSAGE_BYTES, MESSAGE_RANGES
+from tierdex.value_rules import SECONDS_BEGIN, SECONDS_END
 
 # Places of the arguments (i8 each).
 A_WAITS = 0  # 1 while rows are gathered
@@ -121,6 +122,7 @@ def _is_good(arguments: int, put: Any) -> bool:
         and key_bytes + id_bytes > 0
         and put.topic >= _argument(arguments, A_FIRST_TOPIC)
         and is_number(put.timestamp)
+        and not SECONDS_BEGIN <= number(put.timestamp) < SECONDS_END
         and is_number(put.offset)
         and is_number(put.size)
         and is_number(put.queue_id)
