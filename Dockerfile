@@ -1,5 +1,5 @@
 # The HTTP service in a container: `docker build -t tierdex .`, or `docker compose up`.
-# One volume, /data: index files in /data/index, compiled kernels in /data/kernels.
+# One volume, /data: index files in /data/index, in /data/kernels what the image has not compiled already.
 
 FROM python:3.12-slim-bookworm AS build
 WORKDIR /source
@@ -13,11 +13,15 @@ RUN groupadd --system --gid 10001 tierdex \
  && useradd --system --uid 10001 --gid tierdex --no-create-home --shell /usr/sbin/nologin tierdex \
  && install --directory --owner=tierdex --group=tierdex --mode=0750 /data
 COPY --from=build /wheels /wheels
+COPY tools/compile_kernels.py /wheels/
+# The kind of CPU that kernels are compiled for; machines that are none compile for themselves (decision 0081).
+ENV TIERDEX_KERNEL_CPU=x86-64-v3
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # The wheel is the one built above, by its path: its version needs no pin.
 # hadolint ignore=DL3013
 RUN wheel=$(echo /wheels/tierdex-*.whl) \
  && pip install --no-cache-dir "${wheel}[server,s3,jwt]" \
+ && python /wheels/compile_kernels.py \
  && rm -r /wheels
 
 USER 10001:10001

@@ -1,21 +1,31 @@
 """`python -m tools.compile_kernels`: compiles most kernels into numba's cache, by using each door once.
 
 `make test` runs it beside the linters: in a fresh clone its processes would all compile the same kernels
-otherwise, each for itself. What it leaves out is compiled by whoever calls it first, as ever.
+otherwise, each for itself. The Dockerfile runs it for those who start the image (decision 0081). What it
+leaves out is compiled by whoever calls it first, as ever.
 
 Depends on what a user of the package imports.
 """
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 import tierdex
+from tierdex.clock import Bell, SystemClock
+from tierdex.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _COUNT = 3000  # more than one page, chunk and block of the small files below
 _SMALL: dict[str, Any] = {
@@ -97,11 +107,56 @@ def _read(log: tierdex.MessageLog) -> None:
     log.offset_at("t1", 1, 0)
 
 
+@contextmanager
+def _served(*arguments: str) -> Iterator[tierdex.Client]:
+    """Run `tierdex serve` during the scope; return a client of it once it is ready."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", "from tierdex.app.cli import main; main()", "serve"]
+    process = subprocess.Popen([*command, "--port", str(port), *arguments])
+    try:
+        with tierdex.Client(f"http://127.0.0.1:{port}") as client:
+            while not _is_ready(client):
+                if process.poll() is not None:
+                    raise RuntimeError(f"the service ended with {process.returncode}")
+                SystemClock().wait(Bell(), 0.1)
+            yield client
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _is_ready(client: tierdex.Client) -> bool:
+    try:
+        client.topics()
+    except UnavailableError:
+        return False
+    return True
+
+
+def use_service(folder: Path) -> None:
+    """Ask services of an index and of a log by JSON and by Arrow."""
+    place: dict[str, Any] = {"queue_id": 0, "size": 1, "timestamp": 1}
+    with _served("--data", str(folder / "data")) as client:
+        for durability in ("received", "os", "disk"):
+            client.put(topic="t", key="a", message_id="m", offset=1, **place, durability=durability)
+        client.put_batch(topic="t", keys=["a", "b"], offset=[1, 2], **place)
+        client.query("t", key="a")
+        client.query_batch([{"topic": "t", "key": "a"}, {"topic": "t", "key": "none"}])
+        client.query_batch_arrow(pa.table({"topic": ["t"] * 9, "key": ["a"] * 9}))
+    with _served("--data", str(folder / "log"), "--set", "log=true") as client:
+        client.append(topic="t", queue_id=0, body=b"body", key="a")
+        client.append_batch(topic="t", queue_id=0, body=[b"1", b"2"], keys=["a", "b"])
+        client.get("t", key="a")
+        client.read("t", 0, 0)
+
+
 def main() -> None:
-    """Use an index and a log in a folder that is removed afterwards."""
+    """Use an index, a log and services in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         use_index(Path(folder, "index"))
         use_log(Path(folder, "log"))
+        use_service(Path(folder, "served"))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from tierdex.app.keys import KeyFile
 from tierdex.app.rights import Scope
 from tierdex.clock import ManualClock
 from tierdex.errors import AuthenticationError
-from tierdex.fileparts.kernels.compile import private_folder
+from tierdex.fileparts.kernels.cache import private_folder
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
 

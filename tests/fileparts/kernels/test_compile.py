@@ -4,7 +4,7 @@ import sys
 
 SCRIPT = """
 import logging; logging.basicConfig()
-from tierdex.fileparts.kernels.compile import config
+from tierdex.fileparts.kernels.cache import config
 print(config.CACHE_DIR)
 """
 
