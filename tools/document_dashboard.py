@@ -54,6 +54,20 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             (_gauge("tierdex_message_waits"), "waits {{instance}}"),
         )),
     )),
+    ("Where does a lookup's time go?", (
+        Panel("Seconds a lookup, by stage", "s", (
+            (
+                _rate("tierdex_lookup_stage_seconds_sum", "stage") + " / ignoring (stage) group_left "
+                + f'sum(rate(tierdex_lookup_stage_seconds_count{{{_HERE},stage="plan"}}[$__rate_interval]))',
+                "{{stage}}",
+            ),
+        )),
+        Panel("A stage (p99)", "s", ((_quantile(0.99, "tierdex_lookup_stage_seconds", "stage"), "{{stage}}"),)),
+        Panel("Pages and sidecars", "ops", (
+            (_rate("tierdex_page_cache_lookups_total", "outcome"), "page {{outcome}}"),
+            (_rate("tierdex_sidecar_fetches_total", "instance"), "sidecar fetched {{instance}}"),
+        )),
+    )),
     ("What comes in?", (
         Panel("Entries accepted", "ops", ((_rate("tierdex_entries_accepted_total", "durability"), "{{durability}}"),)),
         Panel("Messages", "ops", (
@@ -74,6 +88,20 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         Panel("Files, by state", "short", (
             (f'sum by (state) ({_gauge("tierdex_index_files")})', "index {{state}}"),
             (f'sum by (state) ({_gauge("tierdex_log_files")})', "log {{state}}"),
+        )),
+    )),
+    ("What does the compactor do?", (
+        Panel("Time of a unit (p90), by job", "s", (
+            (_quantile(0.9, "tierdex_compaction_seconds", "job"), "index {{job}}"),
+            (_quantile(0.9, "tierdex_log_compaction_seconds", "job"), "log {{job}}"),
+        )),
+        Panel("Share of the time at work", "percentunit", (
+            (_rate("tierdex_compaction_seconds_sum", "job"), "index {{job}}"),
+            (_rate("tierdex_log_compaction_seconds_sum", "job"), "log {{job}}"),
+        )),
+        Panel("Failures", "ops", (
+            (_rate("tierdex_compaction_failures_total"), "index {{instance}}"),
+            (_rate("tierdex_log_compaction_failures_total"), "log {{instance}}"),
         )),
     )),
     ("What does the store do?", (

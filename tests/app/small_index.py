@@ -194,7 +194,7 @@ class SmallIndex:
         return {"lookups": {"get": 1}}
 
     def resources(self):
-        use = {"pages": CacheUse(0, 0, 0, 1), "sidecar_fetches": 0}
+        use = {"pages": CacheUse(0, 0, 0, 1), "sidecar_fetches": 0, "lookup_stages": {}}
         return {"store": NOTHING_ASKED, "disk": None, "manifest_age_s": 0.0, **use}
 
     def file(self, file_id):

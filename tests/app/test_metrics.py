@@ -48,6 +48,17 @@ def test_totals_of_the_compactor_are_counters(families):
     assert kinds["tierdex_compaction_oldest_unpublished_age_seconds"] == "gauge"
 
 
+def test_time_of_the_compactor_s_work_is_kept_by_job(tmp_path):
+    with open_small_files(tmp_path / "data") as index:
+        index.put(topic="orders", keys=["k"], queue_id=0, offset=1, size=1, timestamp=1)
+        index.roll()
+        index.run_compaction()
+        text = Caller(index).get("/metrics").text
+    for job in ("seal", "compact", "publish"):
+        assert f'tierdex_compaction_seconds_count{{job="{job}"}} 1.0' in text
+        assert f'tierdex_compaction_seconds_bucket{{job="{job}",le="+Inf"}} 1.0' in text
+
+
 def test_requests_and_lookups_are_counted_once(families):
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value
@@ -94,4 +105,6 @@ def test_page_cache_tells_what_came_from_the_store_and_what_did_not(tmp_path):
     assert 'tierdex_page_cache_lookups_total{outcome="miss"} 1.0' in text
     assert 'tierdex_page_cache_lookups_total{outcome="hit"} 2.0' in text
     assert "tierdex_sidecar_fetches_total 1.0" in text
+    assert 'tierdex_lookup_stage_seconds_count{stage="store"} 1.0' in text  # memory has the others
+    assert 'tierdex_lookup_stage_seconds_count{stage="peers"} 0.0' in text
     assert re.search(r"^tierdex_page_cache_bytes [1-9]", text, re.MULTILINE)

@@ -1,9 +1,9 @@
-"""The numbers behind the compaction status: running jobs, totals, the last error.
+"""The numbers behind the compaction status: running jobs, totals, times, the last error.
 
 The compactor's threads write them, each with one job at a time; any thread reads them. Every update
 replaces whole values under a lock.
 
-Depends on nothing.
+Depends on histogram.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from tierdex.histogram import LONG, Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,11 @@ class Progress:
     last_done_ms: int | None = None
     last_error: Failure | None = None
     totals: Totals = field(default_factory=Totals)
+    _times: dict[str, Histogram] = (
+        field(  # of finished units, by job; these are there from the start
+            default_factory=lambda: {job: Histogram(LONG) for job in ("seal", "compact", "publish")}
+        )
+    )
     _jobs: dict[int, RunningJob] = field(default_factory=dict)  # by thread, oldest first
     refused: str = ""  # why garbage collection keeps orphans
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -82,10 +89,13 @@ class Progress:
                     job, done_items=job.done_items + items, done_bytes=job.done_bytes + size
                 )
 
-    def finish(self, now_ms: int, **counts: int) -> None:
-        """End the caller's job; `counts` are added to the totals."""
+    def finish(self, now_ms: int, now_s: float, **counts: int) -> None:
+        """End the caller's job, and keep its time; `counts` are added to the totals."""
         with self._lock:
-            self._end()
+            job = self._end()
+            if job is not None:
+                times = self._times.setdefault(job.job, Histogram(LONG))
+                times.observe(max(0.0, now_s - job.started_s))
             self.last_done_ms = now_ms
             self._add(counts)
 
@@ -110,8 +120,8 @@ class Progress:
             self.last_error = Failure(job, file_id, str(error) or type(error).__name__, now_ms)
             self._add({"failures": 1})
 
-    def _end(self) -> None:
-        self._jobs.pop(threading.get_ident(), None)
+    def _end(self) -> RunningJob | None:
+        return self._jobs.pop(threading.get_ident(), None)
 
     def _add(self, counts: dict[str, int]) -> None:
         self.totals = replace(
@@ -119,9 +129,10 @@ class Progress:
         )
 
     def describe(self, now_s: float) -> dict[str, Any]:
-        """Return the jobs with their rates, the last error and the totals, for the status.
+        """Return the jobs with their rates, the last error, the totals and the times, for the status.
 
-        `jobs` has all of them, oldest first; `running` is the first.
+        `jobs` has all of them, oldest first; `running` is the first. `times` has, for each job, how long its
+        units took: their sum and number, and how many took at most so many seconds.
         """
         jobs = [_describe_job(job, now_s) for job in self.jobs]
         shown: dict[str, Any] = {
@@ -143,7 +154,14 @@ class Progress:
         shown["orphans_kept"] = self.refused or None
         totals = self.totals
         shown["totals"] = {name: getattr(totals, name) for name in Totals.__dataclass_fields__}
+        with self._lock:
+            shown["times"] = {job: _describe_times(own) for job, own in sorted(self._times.items())}
         return shown
+
+
+def _describe_times(times: Histogram) -> dict[str, Any]:
+    buckets = times.buckets()
+    return {"sum_s": times.sum, "count": buckets[-1][1], "at_most_s": dict(buckets)}
 
 
 def _describe_job(job: RunningJob, now_s: float) -> dict[str, Any]:

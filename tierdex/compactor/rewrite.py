@@ -155,7 +155,7 @@ def _write(
         for rows in chunks:
             writer.append(rows)
             components.progress.advance(len(rows), rows.nbytes)
-        writer.finish()
+        writer.finish(components.clock.now_ms())
         out.flush()
     finally:
         file.close()

@@ -187,6 +187,7 @@ class UnitWorker:
         if unit.job == "publish" and unit.place is not None:
             handle = unit.place.handle
             counts |= {"items": handle.item_count, "bytes": handle.bytes}
-        components.progress.finish(components.clock.now_ms(), **counts)
+        clock = components.clock
+        components.progress.finish(clock.now_ms(), clock.monotonic(), **counts)
         logger.info(unit.job, extra={"file_id": unit.file_id})
         return done

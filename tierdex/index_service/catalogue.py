@@ -15,6 +15,7 @@ from tierdex.index_service.view.topic_names import TopicNames
 from tierdex.index_service.view.topic_totals import topic_totals
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.compacted.statistics import COMPACTED_AT, COMPACTION_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,19 +57,14 @@ class Catalogue:
         return shown + self._read_view.unreadable_files()
 
     def file(self, file_id: str, store: Store) -> FileInfo:
-        """Return one file; of a published one its object's time, too, by a request.
+        """Return one file; of a compacted one also when that was, of a published one its object's time.
 
-        Raises NotFoundError, and what the store raises.
+        That takes three small requests of a published file. Raises NotFoundError, and what the store raises.
         """
         with self._table.snapshot() as snapshot:
             handle = next((each for each in snapshot.files if each.file_id == file_id), None)
             if handle is not None:
-                key, shown = handle.object_key, self._describe(handle)
-                return (
-                    shown
-                    if key is None
-                    else shown._replace(published_at=store.head(key).modified_ms)
-                )
+                return self._describe_life(handle, store)
         for unreadable in self._read_view.unreadable_files():
             if unreadable.file_id == file_id:
                 return unreadable
@@ -80,6 +76,17 @@ class Catalogue:
 
     def _describe(self, handle: FileHandle) -> FileInfo:
         return describe_handle(handle, self._topic_names.known(handle))
+
+    def _describe_life(self, handle: FileHandle, store: Store) -> FileInfo:
+        shown, key = self._describe(handle), handle.object_key
+        if key is not None:
+            shown = shown._replace(published_at=store.head(key).modified_ms)
+        if not isinstance(handle.reader, CompactedFile | PublishedFile):
+            return shown
+        at_ms, took_ms = map(handle.reader.extra.get, (COMPACTED_AT, COMPACTION_MS))
+        if not isinstance(at_ms, int) or not isinstance(took_ms, int):
+            return shown  # by a version, or a job, that does not tell it
+        return shown._replace(compacted_at=at_ms, compaction_s=took_ms / 1000)
 
     def topics(self) -> list[str]:
         """Return the topics of all files, sorted. Raises what the store raises."""

@@ -30,6 +30,10 @@ class FileInfo(NamedTuple):
     published_at: int | None = (
         None  # the store's time of its object; None: not published, or not asked
     )
+    compacted_at: int | None = (
+        None  # when it was written in its compacted form, which took `compaction_s`
+    )
+    compaction_s: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return self._asdict()

@@ -14,7 +14,7 @@ from tierdex.errors import ReadOnlyError
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.query_guard import refuse_closed
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
-from tierdex.times import bound_ms
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,8 @@ class OperatedIndex:
         `store`: times by verb, failures and bytes of the requests to its store (`StoreTotals`; nothing for a
         store that was passed in); `disk`: what waits for the store and what is free (`DiskRoom`), None
         when nothing is put here; `manifest_age_s`: seconds since what answers are made of was last read;
-        `pages`: how its cache of pages was used (`CacheUse`); `sidecar_fetches`: sidecars that were not here.
+        `pages`: how its cache of pages was used (`CacheUse`); `sidecar_fetches`: sidecars that were not here;
+        `lookup_stages`: a `Histogram` of each stage of lookups that memory did not answer (query/stages.py).
         """
         self._refuse_closed()
         components = self._components
@@ -97,6 +98,7 @@ class OperatedIndex:
             "manifest_age_s": max(0, view.now_ms() - view.ages.read_ms()) / 1000,
             "pages": components.pages.use(),
             "sidecar_fetches": components.sidecars.fetches,
+            "lookup_stages": components.queries.stage_times.totals(),
         }
 
     def clock_skew(self) -> float | None:
@@ -130,7 +132,7 @@ class OperatedIndex:
 
     @with_disk_errors
     def file(self, file_id: str) -> FileInfo:
-        """Return one file; of a published one also when it was published, as its store says.
+        """Return one file, with what lists do not tell: `compacted_at`, `compaction_s`, `published_at`.
 
         Raises NotFoundError, and what the store raises.
         """
@@ -184,7 +186,7 @@ class OperatedIndex:
     def expire(self, *, before: Time, dry_run: bool = False) -> list[FileInfo]:
         """Drop published files of this node that were sealed before `before` (ms); return them."""
         self._writing()
-        return self._components.catalogue.expire(bound_ms(before, "before"), dry_run=dry_run)
+        return self._components.catalogue.expire(to_ms(before, "before"), dry_run=dry_run)
 
     @with_disk_errors
     def forget(

@@ -32,11 +32,12 @@ from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError, ReadOnlyError, TierdexError
 from tierdex.histogram import Histogram
 from tierdex.index_service.health import REASONS
+from tierdex.index_service.query.stages import STAGES
 from tierdex.index_service.shown_message import OUTCOMES
 from tierdex.log_service.read_policy import READ_SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
@@ -208,6 +209,13 @@ class _IndexCollector:
         yield from _store_families(self._index().store_requests(), used["store"])
         yield from _room_families(used["disk"])
         yield from _cache_families(used["pages"], used["sidecar_fetches"])
+        yield _times(
+            "tierdex_lookup_stage_seconds",
+            "time that a lookup, or a batch of them, spent in each stage, but for those that memory answers: "
+            + ", ".join(STAGES),
+            "stage",
+            used["lookup_stages"],
+        )
         yield GaugeMetricFamily(
             "tierdex_manifest_age_seconds",
             "time since the manifests that answers are made of were read",
@@ -285,19 +293,25 @@ def _store_families(by_purpose: dict[str, dict[str, int]], totals: StoreTotals) 
     )
     for (verb, error), count in sorted(totals.failures.items()):
         failures.add_metric([verb, error], count)
-    seconds = HistogramMetricFamily(
-        "tierdex_store_request_seconds", "time of one request to the store", labels=["verb"]
-    )
-    for verb, times in sorted(totals.times.items()):
-        seconds.add_metric([verb], buckets=times.buckets(), sum_value=times.sum)
     yield failures
-    yield seconds
+    yield _times(
+        "tierdex_store_request_seconds", "time of one request to the store", "verb", totals.times
+    )
     yield CounterMetricFamily(
         "tierdex_store_read_bytes", "bytes read from the store", value=totals.bytes_read
     )
     yield CounterMetricFamily(
         "tierdex_store_written_bytes", "bytes written to the store", value=totals.bytes_written
     )
+
+
+def _times(
+    name: str, meaning: str, label: str, by_label: Mapping[Any, Histogram]
+) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, meaning, labels=[label])
+    for value, times in sorted(by_label.items()):
+        family.add_metric([value], buckets=times.buckets(), sum_value=times.sum)
+    return family
 
 
 def _cache_families(pages: CacheUse, sidecar_fetches: int) -> Iterable[Metric]:
@@ -380,10 +394,18 @@ _BASE_UNITS = {
 def _compaction_families(
     status: dict[str, Any], prefix: str = "tierdex_compaction"
 ) -> Iterable[Metric]:
-    """Return a counter for each total of the compaction status, a gauge for each other number."""
+    """Return a counter for each total of the status, the times by job, a gauge for each other number."""
     for name, value in status.get("totals", {}).items():
         meaning = f"what the compactor did since the start: {name}"
         yield CounterMetricFamily(f"{prefix}_{name}", meaning, value=value)
+    seconds = HistogramMetricFamily(
+        f"{prefix}_seconds", "time of one unit of the compactor's work, by job", labels=["job"]
+    )
+    for job, times in status.get("times", {}).items():
+        seconds.add_metric(
+            [job], buckets=list(times["at_most_s"].items()), sum_value=times["sum_s"]
+        )
+    yield seconds
     running = {f"running_{name}": value for name, value in (status.get("running") or {}).items()}
     for name, value in {**status, **running}.items():
         if isinstance(value, int | float):

@@ -409,8 +409,8 @@ class PublishedWatermark(BaseModel):
 class File(BaseModel):
     """A file of the index or of the message log. `file_id` is opaque; times are int64 milliseconds.
 
-    Of a log file `item_count` is the number of its messages, and `slot_count` 0. `published_at` is told of
-    one file of the index, not in lists.
+    Of a log file `item_count` is the number of its messages, and `slot_count` 0. `published_at`,
+    `compacted_at` and `compaction_s` are told of one file of the index, not in lists.
     """
 
     file_id: str
@@ -427,6 +427,8 @@ class File(BaseModel):
     reason: str | None = None
     kind: Literal["index", "log"] = "index"
     published_at: Int64 | None = None
+    compacted_at: Int64 | None = None
+    compaction_s: float | None = None
 
 
 class Files(BaseModel):

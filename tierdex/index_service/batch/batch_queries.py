@@ -42,7 +42,9 @@ def answer_batch(
     result = executor.run(checked, peer_round=peer_round)
     if fail:
         result.refuse_incomplete()
-    return answers_of(result)
+    answers = answers_of(result)
+    executor.note_answered(result)
+    return answers
 
 
 def table_of_batch(
@@ -63,7 +65,9 @@ def table_of_batch(
     result = executor.run(lookups, peer_round=peer_round)
     if fail:
         result.refuse_incomplete()
-    return table_of(result)
+    answers = table_of(result)
+    executor.note_answered(result)
+    return answers
 
 
 def table_at_once(executor: LookupExecutor, table: Any, *, max_count: int) -> Any | None:

@@ -46,6 +46,7 @@ def answer_query(
     if fail:
         result.refuse_incomplete()
     (answer,) = answers_of(result)
+    executor.note_answered(result)
     if explain:
         answer.explain = result.trace.explain(executor.settings, result.manifest_requests)
     return answer

@@ -14,8 +14,8 @@ A file that cannot be read ends up in `missing`; it never looks like "not found"
 gone means that the plan is old: refresh, plan again once. A page that a cursor's place does not tell is
 taken by a walk (paging.py).
 
-Depends on walk, matches, paging, peers, trace, readers, requests, view, lifecycle, answer, settings and
-errors.
+Depends on walk, matches, paging, peers, stages, trace, readers, requests, view, lifecycle, answer,
+settings and errors.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tierdex.errors import IncompleteAnswerError, UnavailableError
 from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.paging import Page, WalkNeededError
+from tierdex.index_service.query.stages import StageTimes
 from tierdex.index_service.query.trace import Trace
 from tierdex.index_service.query.walk import PlanIsOldError, Walk
 from tierdex.index_service.readers.file_reader import Budget
@@ -98,6 +99,7 @@ class LookupExecutor:
         self.read_view = read_view
         self.executor = executor
         self.table = table
+        self.stage_times = StageTimes()
 
     def run(
         self,
@@ -115,16 +117,26 @@ class LookupExecutor:
         Raises CursorExpiredError, and UnavailableError when the file of the cursor cannot be read.
         """
         run = _Run(lookups, cursor, begun, peer_round or PeerRound(), Trace(self.clock), explain)
+        run.trace.stages.enter("manifests")
         run.manifest_requests = self.read_view.catch_up()
+        run.trace.stages.enter("plan")
         if self.peers is None:
             walk = self._walk_planned(run)
         else:
             walk = self._walk_beside_peers(run, self.peers)
         everywhere = self.read_view.missing() + run.round_.missing
-        return Result(
+        result = Result(
             walk.matches, walk.files, everywhere, run.round_.as_of(), cursor, run.trace,
             run.manifest_requests,
         )  # fmt: skip
+        run.trace.stages.enter("answer")
+        return result
+
+    def note_answered(self, result: Result) -> None:
+        """Count what a result of `run` took, now that its answer is made."""
+        watch = result.trace.stages
+        watch.enter("answer")
+        self.stage_times.add(watch.seconds)
 
     def run_at_once(self, lookups: Lookups) -> Result | None:
         """Look everything up in local files, quickly, with nothing missing; None: it takes more.
@@ -159,7 +171,9 @@ class LookupExecutor:
         is_page = run.cursor is not None
         questions = peers.begin(run.lookups, self.read_view.ages, is_page=is_page)
         walk = None if is_page else self._walk_planned(run)
+        run.trace.stages.enter("peers")
         peers.finish(questions, run.round_)
+        run.trace.stages.enter("plan")
         if is_page and run.round_.missing:
             name, reason = run.round_.missing[0]
             raise UnavailableError(f"{name} {reason}: try again, or without the cursor")
@@ -174,7 +188,9 @@ class LookupExecutor:
         try:
             return self._walk(run, may_replan=True)
         except PlanIsOldError:
+            run.trace.stages.enter("manifests")
             run.manifest_requests += self.read_view.refresh()
+            run.trace.stages.enter("plan")
             run.trace = run.trace.again()
             return self._walk(run, may_replan=False)
 

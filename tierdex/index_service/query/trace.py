@@ -1,6 +1,6 @@
 """What a query did, file by file: the source of `explain`.
 
-Depends on answer; on single_search, readers and lifecycle for their types only.
+Depends on answer and stages; on single_search, readers and lifecycle for their types only.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Explain, FileExplain, Stage
+from tierdex.index_service.query.stages import STAGES, Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,8 +26,7 @@ class Trace:
     def __init__(self, clock: Clock) -> None:
         self.now = clock.monotonic
         self._clock = clock
-        self._started = clock.monotonic()
-        self._planned = self._started
+        self.stages = Stopwatch(clock.monotonic)
         self._files: list[FileExplain] = []
         self._pruned: list[FileExplain] = []
         self._meters: list[FileMeter] = []
@@ -34,7 +34,7 @@ class Trace:
     def again(self) -> Trace:
         """Return the trace of a second plan: what the first one spent counts, its time too."""
         trace = Trace(self._clock)
-        trace._started = self._started
+        trace.stages = self.stages
         trace._meters = self._meters
         return trace
 
@@ -44,10 +44,8 @@ class Trace:
 
     def note(self, search: SingleSearch, outcome: str, taken: int, matched: int) -> None:
         """Note one file, of whose `matched` rows `taken` are entries of the answer."""
-        if not self._files:
-            self._planned = search.started
         line, meter = _line(search.handle, outcome), search.meter
-        line.start_ms = (search.started - self._started) * 1000
+        line.start_ms = (search.started - self.stages.started) * 1000
         line.ms = (self.now() - search.started) * 1000
         line.requests = meter.requests + meter.sidecar_requests
         line.bytes, line.items, line.entries = meter.bytes, meter.items, taken
@@ -71,7 +69,8 @@ class Trace:
         requests = sum(meter.requests for meter in self._meters)
         sidecar_requests = sum(meter.sidecar_requests for meter in self._meters)
         total_bytes = sum(meter.bytes for meter in self._meters)
-        finished = self.now()
+        self.stages.enter("answer")  # counts what it took so far
+        seconds = self.stages.seconds
         cost = (requests + sidecar_requests) * settings.cost_per_get_usd
         return Explain(
             files_considered=len(files) + len(pruned),
@@ -84,11 +83,8 @@ class Trace:
             cost_usd=cost + total_bytes / (1 << 30) * settings.cost_per_gib_usd,
             manifest_requests=manifest_requests,
             sidecar_requests=sidecar_requests,
-            milliseconds=(finished - self._started) * 1000,
-            stages=[
-                Stage("plan", (self._planned - self._started) * 1000),
-                Stage("read", (finished - self._planned) * 1000),
-            ],
+            milliseconds=sum(seconds.values()) * 1000,
+            stages=[Stage(name, seconds[name] * 1000) for name in STAGES if name in seconds],
             files=files + pruned,
         )
 

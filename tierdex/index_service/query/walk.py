@@ -168,8 +168,12 @@ class Walk:
         reader, meter = query_reader(handle.reader), FileMeter(self._budget)
         if self._is_local_only and not reader.is_local:
             raise WouldWaitError
-        ahead.wait_for(handle, meter)
-        answer = reader.search(search, meter, self._executor)
+        self._trace.stages.enter("local" if reader.is_local else "store")
+        try:
+            ahead.wait_for(handle, meter)
+            answer = reader.search(search, meter, self._executor)
+        finally:
+            self._trace.stages.enter("plan")
         self.matches.add(self._shown(_matches_of(handle, reader, answer)))
         meter.charge(answer.found.items, len(answer.found.rows))
         cut = np.flatnonzero(answer.found.following != DONE)
@@ -260,6 +264,7 @@ class Walk:
 
     def _consume(self, search: SingleSearch, page: Page) -> None:
         number, outcome = search.single.number, "read"
+        self._trace.stages.enter("local" if search.reader.is_local else "store")
         matched, before = 0, int(self.matches.counts[number])
         try:
             while (answer := search.next(self._want(number), is_begun=page.is_begun)) is not None:
@@ -280,6 +285,8 @@ class Walk:
             return
         except CancelledError:
             outcome = "skipped"
+        finally:
+            self._trace.stages.enter("plan")
         if search.meter.filtered:
             outcome = "pruned_by_filter"
         taken = int(self.matches.counts[number]) - before

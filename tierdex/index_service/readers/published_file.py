@@ -27,7 +27,7 @@ from tierdex.index_service.readers.local_file import in_hash_order
 from tierdex.index_service.readers.planned_pages import PlannedPages
 from tierdex.index_service.readers.read_threads import side_by_side
 from tierdex.indexfile.compacted.hash_group import HashGroup
-from tierdex.indexfile.compacted.sidecar import read_topics
+from tierdex.indexfile.compacted.sidecar import read_extra, read_topics
 from tierdex.indexfile.layout import TAG_NONE
 from tierdex.indexfile.lookup import NOT_SEARCHED, NOTHING, Found
 from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX
@@ -334,18 +334,28 @@ class PublishedFile:
 
         Raises what the store raises, and CorruptFileError when the object is not the row's.
         """
-        kept, row = self.kept_topics(), self.row
+        kept = self.kept_topics()
         if kept is None:
-            kept = read_topics(
-                partial(self._store.get, row.object_key),
-                position=row.sidecar_position,
-                file_bytes=row.bytes,
-                crc=row.tail_crc,
-                name=row.object_key,
-            )
+            kept = self._read_tail(read_topics)
             if len(kept) <= TOPICS_LISTED_MAX:
                 self._listed_topics = kept
         return kept
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What its writer added to the statistics: by two small requests, unless its sidecar is here."""
+        kept = self._sidecars.kept(self.row)
+        return self._read_tail(read_extra) if kept is None else kept.extra
+
+    def _read_tail(self, read: Callable[..., T]) -> T:
+        row = self.row
+        return read(
+            partial(self._store.get, row.object_key),
+            position=row.sidecar_position,
+            file_bytes=row.bytes,
+            crc=row.tail_crc,
+            name=row.object_key,
+        )
 
     def kept_topics(self) -> list[TopicRow] | None:
         """Return what the file says of its topics when that is here; sends no request."""

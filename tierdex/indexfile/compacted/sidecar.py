@@ -152,14 +152,8 @@ class Sidecar(PageRanges):
 
     @cached_property
     def extra(self) -> dict[str, Any]:
-        """What the writer's caller added to the statistics."""
-        try:
-            extra = json.loads(read_part(self._read_tail, self.footer, Part.EXTRA, self.path))
-        except ValueError as error:
-            raise CorruptFileError(self.path, f"extra statistics: {error}") from error
-        if not isinstance(extra, dict):
-            raise CorruptFileError(self.path, "extra statistics are not an object")
-        return extra
+        """What the writer and its caller added to the statistics."""
+        return _extra_of(read_part(self._read_tail, self.footer, Part.EXTRA, self.path), self.path)
 
     @property
     def source(self) -> Source | None:
@@ -363,6 +357,26 @@ def read_topics(
     if len(rows) != len(dictionaries.strings(TOPIC_DICTIONARY)):
         raise CorruptFileError(name, "dictionaries and topics disagree")
     return _topics_used(dictionaries, rows)
+
+
+def read_extra(
+    read_at: Callable[[int, int], bytes], *, position: int, file_bytes: int, crc: int, name: object
+) -> dict[str, Any]:
+    """Return what was added to the statistics of a compacted file; as `read_topics`."""
+    footer, parts = read_small_parts(
+        read_at, position=position, file_bytes=file_bytes, crc=crc, name=name
+    )
+    return _extra_of(read_part(parts, footer, Part.EXTRA, name), name)
+
+
+def _extra_of(data: bytes, name: object) -> dict[str, Any]:
+    try:
+        extra = json.loads(data)
+    except ValueError as error:
+        raise CorruptFileError(name, f"extra statistics: {error}") from error
+    if not isinstance(extra, dict):
+        raise CorruptFileError(name, "extra statistics are not an object")
+    return extra
 
 
 def read_small_parts(

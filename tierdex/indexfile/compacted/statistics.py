@@ -6,10 +6,15 @@ Depends on layout.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from tierdex.indexfile import layout
+
+# In the JSON of the EXTRA part, both int64: when the file's tail was written, and how long that took.
+COMPACTED_AT: Final = "compacted_at_ms"
+COMPACTION_MS: Final = "compaction_ms"
 
 
 @dataclass(frozen=True)

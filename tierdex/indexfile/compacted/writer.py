@@ -36,7 +36,7 @@ from tierdex.indexfile.compacted.hash_group import (
 )
 from tierdex.indexfile.compacted.kernels.page_encode import encode_pages
 from tierdex.indexfile.compacted.pages import PagePlan, identity_masks
-from tierdex.indexfile.compacted.statistics import FileStatistics
+from tierdex.indexfile.compacted.statistics import COMPACTED_AT, COMPACTION_MS, FileStatistics
 from tierdex.indexfile.header import FileHeader
 from tierdex.indexfile.kernels.row_scan import count_topics, keep_rows, last_run, mark_runs
 from tierdex.indexfile.layout import Form
@@ -61,7 +61,8 @@ _SOURCE = "rows to compact"
 class FilePlan:
     """What a compacted file is going to hold. Every row must lie within `bounds`.
 
-    `expected_items` sizes the filter; `dates` are the `begin_ms` and `sealed_at_ms` of its statistics;
+    `expected_items` sizes the filter; `dates` are the `begin_ms` and `sealed_at_ms` of its statistics,
+    to which `finish` adds those of its own making;
     `source` and `covers` say up to where a log has what is indexed (`indexfile.source`).
     """
 
@@ -151,6 +152,7 @@ class CompactedWriter:
         self._slot_count = plan.slot_count
         self._dictionaries = plan.dictionaries
         self._filter_bits = filter_bits
+        self._created_ms = created_ms
         self._extra: dict[str, int | str] = dict(plan.dates)
         for name, source in ((EXTRA_NAME, plan.source), (COVERS_NAME, plan.covers)):
             if source is not None:
@@ -196,8 +198,14 @@ class CompactedWriter:
             is_too_long = waiting.count - cut > _RUN_ITEMS_MAX
             self._take(waiting.count if is_too_long else int(cut))
 
-    def finish(self) -> CompactedSummary:
-        """Write what is left and the tail. Raises what `append` raises."""
+    def finish(self, now_ms: int | None = None) -> CompactedSummary:
+        """Write what is left and the tail, which tells `now_ms` and the time since the beginning.
+
+        Raises what `append` raises.
+        """
+        if now_ms is not None:
+            self._extra[COMPACTED_AT] = now_ms
+            self._extra[COMPACTION_MS] = max(0, now_ms - self._created_ms)
         self._take(self._rows.count)
         self._put_pages(self._rows.kept)
         sidecar_position = self._file.position
