@@ -13,7 +13,7 @@ The stages of a lookup add up to its time: `Stopwatch` is in one of them at each
 the times of all lookups for `/metrics`. A lookup that memory answers in microseconds
 (`Index.query_local`) is in neither: to look at the clock would cost a tenth of it.
 
-Depends on clock and histogram.
+Depends on histogram.
 """
 
 from __future__ import annotations
