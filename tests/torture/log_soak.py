@@ -83,6 +83,7 @@ class LogSoak:
         self.store = FaultyStore(LocalStore(self.folder / "store"), clock=self.clock, crawl_s=0.3)
         self.settings = SETTINGS | {"grace_time": grace_time}
         self.owner = 0  # which of the two folders has the log
+        self.changes_since = None  # when a hand-over was begun that is not over
         self.handed = {(topic, queue): 0 for topic in TOPICS for queue in range(QUEUES)}
         self.acknowledged = dict(self.handed)
         self.recent = {
@@ -154,10 +155,12 @@ class LogSoak:
         """After a while the other folder goes on, whatever is going on."""
         if self.ending.wait(after_s) or self.counts["hand-overs"] == self.counts["rounds"]:
             return
+        self.changes_since = time.monotonic()
         self._until(lambda: self.log.hand_over(timeout=5.0), "the log is not handed over")
         self._until(self.log.close, "the log does not close")
         self.owner = 1 - self.owner
         self._until(self._take, "the log is not taken over")
+        self.changes_since = None
         self.counts["hand-overs"] += 1
 
     def _take(self):
@@ -372,10 +375,15 @@ class LogSoak:
         self.counts["forgotten"] += len(named)
 
     def break_store(self):
-        """The store is well, fails now and then, or is away for seconds."""
-        share = self.source.choice((0.0, 0.0, 0.05, 0.2))
+        """The store is well, fails now and then, or is away for seconds.
+
+        It stays well once a hand-over has waited for long: on a busy machine none would come to its end.
+        """
+        since = self.changes_since
+        stays_well = since is not None and time.monotonic() - since > PATIENCE_S / 2
+        share = 0.0 if stays_well else self.source.choice((0.0, 0.0, 0.05, 0.2))
         self.store.chances = {fault: share * chance for fault, chance in CHANCES.items()}
-        if self.source.random() < 0.3:
+        if not stays_well and self.source.random() < 0.3:
             with self.store.outage():
                 self.ending.wait(self.source.uniform(0.5, 6.0))
         else:
