@@ -23,6 +23,8 @@ import time
 import traceback
 from importlib import import_module
 
+from tests.patience import PATIENCE_S
+
 MODULE = "tests.torture.experiments"  # that lists them as EXPERIMENTS
 CASES = 10_000_000  # case numbers of one seed
 MOST_FINDINGS = 20
@@ -98,7 +100,7 @@ class Campaign:
             in_time = self._listen(receiving)
             if in_time:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    self.process.wait(60)
+                    self.process.wait(PATIENCE_S)
         finally:
             os.close(receiving)
             self._kill()
