@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tests.lifecycle import strategies as own
 from tests.lifecycle.rows import NOW_MS, make_row, make_uuid
+from tierdex.lifecycle.applied_commit import apply, with_checkpoint
 from tierdex.lifecycle.manifest import (
     Change,
     Commit,
@@ -13,9 +14,7 @@ from tierdex.lifecycle.manifest import (
     NodeKind,
     RemoveReason,
     Retention,
-    apply,
     is_replaced,
-    with_checkpoint,
 )
 
 EMPTY = ManifestState(node="n1")

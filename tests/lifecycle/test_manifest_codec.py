@@ -11,6 +11,8 @@ from tests.lifecycle.rows import NOW_MS, make_log, make_row
 from tests.lifecycle.test_manifest import EMPTY, make_commit
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.lifecycle import manifest_codec as codec
+from tierdex.lifecycle import row_codec
+from tierdex.lifecycle.applied_commit import apply, with_checkpoint
 from tierdex.lifecycle.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.garbage import plan_garbage
 from tierdex.lifecycle.live_record import LiveRecord, pack_live
@@ -22,8 +24,6 @@ from tierdex.lifecycle.manifest import (
     NodeKind,
     RemoveReason,
     Tombstone,
-    apply,
-    with_checkpoint,
 )
 from tierdex.lifecycle.manifest_log import Draft
 from tierdex.lifecycle.topic_set import listed_topics, topic_set
@@ -177,9 +177,9 @@ def test_forgetting_that_makes_no_sense_is_refused_though_the_checksum_is_right(
     ],
 )  # fmt: skip
 def test_kind_or_hashes_that_make_no_sense_are_refused_though_the_checksum_is_right(changes):
-    packed = codec._pack_row(make_row(1)) | changes
+    packed = row_codec._pack_row(make_row(1)) | changes
     with pytest.raises(CorruptFileError):
-        codec.decode_row(json.dumps(packed).encode())
+        row_codec.decode_row(json.dumps(packed).encode())
 
 
 def test_files_of_other_kinds_are_listed_but_not_as_index_files():
@@ -277,13 +277,13 @@ def test_implausible_row_is_refused(changes):
     with pytest.raises(CorruptFileError):
         decode(codec.encode_commit(make_commit(EMPTY, Change(add=(bad,)))))
     with pytest.raises(CorruptFileError):
-        codec.decode_row(codec.encode_row(bad))
+        row_codec.decode_row(row_codec.encode_row(bad))
 
 
 @settings(max_examples=20, deadline=None)
 @given(own.rows())
 def test_row_is_decoded_back(row):
-    assert codec.decode_row(codec.encode_row(row)) == row
+    assert row_codec.decode_row(row_codec.encode_row(row)) == row
 
 
 GOLDEN_FORMAT_1 = Path(__file__).parent.parent / "data" / "v1_manifest"
@@ -308,9 +308,9 @@ def test_row_has_no_name_of_a_topic_and_few_bytes_whatever_they_are():
     sizes = {}
     for count in (1, 64, 65, 100_000):
         topics = listed_topics(f"topic-with-a-long-name-{n:0200}" for n in range(count))
-        data = codec.encode_row(make_row(1, topics=topics))
+        data = row_codec.encode_row(make_row(1, topics=topics))
         assert b"topic-with" not in data
-        assert codec.decode_row(data).topics == topics
+        assert row_codec.decode_row(data).topics == topics
         sizes[count] = len(data)
     assert sizes[1] < 400
     assert sizes[64] < 1100

@@ -13,6 +13,7 @@ from tests.torture.specimens import NODE, make_specimens
 from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
+from tierdex.lifecycle.applied_commit import apply, with_checkpoint
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, read_holder
 from tierdex.lifecycle.folder_node import read_folder_node
 from tierdex.lifecycle.forgotten import AskedHash, Forgetting
@@ -23,8 +24,6 @@ from tierdex.lifecycle.manifest import (
     Hint,
     ManifestState,
     NodeKind,
-    apply,
-    with_checkpoint,
 )
 from tierdex.lifecycle.manifest_codec import encode_commit, encode_hint
 from tierdex.lifecycle.manifest_log import ManifestLog

@@ -22,32 +22,27 @@ Format 1 listed topics by name, in rows and for the node as a whole, and the end
 it is read, and never written. Its end offsets stay until the first queue table holds them.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
-Depends on manifest, forgotten_codec, live_record, packed_values, orjson, google_crc32c and topic_set.
+Depends on manifest, applied_commit, row_codec, forgotten_codec, live_record, packed_values, orjson and
+google_crc32c.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from sys import intern
 from typing import TYPE_CHECKING, Any, Final
 
 import google_crc32c
 import orjson
 
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
+from tierdex.lifecycle.applied_commit import apply
 from tierdex.lifecycle.forgotten_codec import pack_forgetting, to_forgetting
 from tierdex.lifecycle.live_record import pack_live, unpack_live
 from tierdex.lifecycle.manifest import (
-    INDEX_KIND,
     NOTHING,
     Change,
     Checkpoint,
     Commit,
     Dropped,
-    FileRef,
-    FileRow,
-    HashGroups,
-    HashRange,
     Hint,
     ManifestState,
     NodeKind,
@@ -56,22 +51,19 @@ from tierdex.lifecycle.manifest import (
     RemoveReason,
     Retention,
     Tombstone,
-    apply,
 )
 from tierdex.lifecycle.packed_values import (
     frozen,
     pack_refs,
     to_count,
-    to_hash,
     to_integer,
-    to_kind,
     to_optional_count,
     to_refs,
     to_text,
     to_truth,
     to_uuid,
 )
-from tierdex.lifecycle.topic_set import decode_topics, encode_topics, topic_set
+from tierdex.lifecycle.row_codec import pack_rows, unpack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -168,19 +160,6 @@ def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
         raise CorruptFileError(key, f"not a live record: {error!r}") from error
 
 
-def encode_row(row: FileRow) -> bytes:
-    """Return a row as JSON; a job passes it to its driver."""
-    return orjson.dumps(_pack_row(row))
-
-
-def decode_row(data: bytes) -> FileRow:
-    """Return the row that `encode_row` wrote. Raises CorruptFileError."""
-    try:
-        return _unpack_row(orjson.loads(data))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise CorruptFileError("file row", f"not a row: {error!r}") from error
-
-
 # -- the frame --------------------------------------------------------------------------------
 
 
@@ -240,7 +219,7 @@ def _pack_commit(commit: Commit) -> dict[str, Any]:
 
 def _pack_change(change: Change) -> dict[str, Any]:
     packed = {
-        "add": _pack_rows(change.add),
+        "add": pack_rows(change.add),
         "remove": {uuid.hex(): reason.value for uuid, reason in change.remove.items()},
         "forget": [uuid.hex() for uuid in change.forget],
         "forget_replaced": pack_refs(change.forget_replaced),
@@ -282,7 +261,7 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
         "rollback": state.rollback,
         "floor": state.floor,
         "highest_number": state.highest_number,
-        "files": _pack_rows(state.files.values()),
+        "files": pack_rows(state.files.values()),
         "dropped": [
             [d.object_key, d.uuid.hex(), d.number, d.reason.value, d.dropped_ms]
             for d in state.dropped.values()
@@ -307,55 +286,6 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
 
 def _pack_outstanding(outstanding: Mapping[bytes, int]) -> dict[str, int]:
     return {owner.hex(): through for owner, through in outstanding.items()}
-
-
-def _pack_rows(rows: Iterable[FileRow]) -> list[dict[str, Any]]:
-    """Pack rows; the pieces of one run have the same parts, which the first of them spells out."""
-    packed = []
-    spelled: dict[tuple[tuple[FileRef, ...], tuple[FileRef, ...]], str] = {}
-    for row in rows:
-        one = _pack_row(row)
-        if row.hash_range is not None and row.parts:
-            first = spelled.setdefault((row.parts, row.replaces), one["uuid"])
-            if first != one["uuid"]:
-                one = {name: one[name] for name in one if name not in ("parts", "replaces")}
-                one["run"] = first
-        packed.append(one)
-    return packed
-
-
-def _pack_row(row: FileRow) -> dict[str, Any]:
-    packed = {
-        "uuid": row.uuid.hex(),
-        "number": row.number,
-        "key": row.object_key,
-        "bytes": row.bytes,
-        "items": row.item_count,
-        "slots": row.slot_count,
-        "min": row.min_time,
-        "max": row.max_time,
-        "begin": row.begin_ms,
-        "sealed": row.sealed_at_ms,
-        "sidecar": row.sidecar_position,
-        "crc": row.tail_crc,
-        "topics": encode_topics(row.topics),
-        "schema": row.schema,
-    }
-    if row.tells:
-        packed["tells"] = True
-    if row.replaces:
-        packed["replaces"] = pack_refs(row.replaces)
-    if row.parts:
-        packed["parts"] = pack_refs(row.parts)
-    if row.kind != INDEX_KIND:
-        packed["kind"] = row.kind
-    if row.hash_range is not None:
-        packed["hashes"] = list(row.hash_range)
-    if row.groups is not None:
-        packed["groups"] = list(row.groups)
-    if row.forgets_through is not None:
-        packed["forgets_through"] = row.forgets_through
-    return packed
 
 
 def _pack_retention(retention: Retention) -> dict[str, Any]:
@@ -410,7 +340,7 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
     numbers = {name: packed.get(name) for name in counts}
     retention = packed.get("retention")
     return Change(
-        add=tuple(_unpack_rows(packed.get("add", ()))),
+        add=tuple(unpack_rows(packed.get("add", ()))),
         remove=frozen(remove),
         forget=tuple(map(to_uuid, packed.get("forget", ()))),
         forget_replaced=to_refs(packed.get("forget_replaced", ())),
@@ -429,7 +359,7 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
 
 
 def _unpack_state(packed: dict[str, Any]) -> ManifestState:
-    rows = _unpack_rows(packed["files"])
+    rows = unpack_rows(packed["files"])
     dropped = [
         Dropped(to_text(key), to_uuid(uuid), to_count(number), RemoveReason(why), to_integer(at))
         for key, uuid, number, why, at in packed["dropped"]
@@ -477,76 +407,6 @@ def _unpack_outstanding(packed: dict[str, Any] | None) -> Mapping[bytes, int] | 
 
 def _unpack_owners(packed: Iterable[Any]) -> tuple[NodeOwner, ...]:
     return tuple(NodeOwner(to_text(node), to_uuid(owner)) for node, owner in packed)
-
-
-def _unpack_rows(packed: Iterable[dict[str, Any]]) -> list[FileRow]:
-    rows: list[FileRow] = []
-    spelled: dict[str, FileRow] = {}
-    for one in packed:
-        row = _unpack_row(one)
-        if "run" in one:
-            first = spelled[to_text(one["run"])]
-            row = replace(row, parts=first.parts, replaces=first.replaces)
-        elif row.hash_range is not None:
-            spelled[one["uuid"]] = row
-        rows.append(row)
-    return rows
-
-
-def _unpack_row(packed: dict[str, Any]) -> FileRow:
-    topics = packed["topics"]
-    row = FileRow(
-        uuid=to_uuid(packed["uuid"]),
-        number=to_count(packed["number"]),
-        object_key=to_text(packed["key"]),
-        bytes=to_count(packed["bytes"]),
-        item_count=to_count(packed["items"]),
-        slot_count=to_count(packed["slots"]),
-        min_time=to_integer(packed["min"]),
-        max_time=to_integer(packed["max"]),
-        begin_ms=to_integer(packed["begin"]),
-        sealed_at_ms=to_integer(packed["sealed"]),
-        sidecar_position=to_count(packed["sidecar"]),
-        tail_crc=to_count(packed["crc"]),
-        # Format 1 listed the names.
-        topics=topic_set(topics) if isinstance(topics, list) else decode_topics(topics),
-        schema=intern(to_text(packed["schema"])),  # all files of a node have one or two
-        tells=bool(packed.get("tells", False)),
-        replaces=to_refs(packed.get("replaces", ())),
-        parts=to_refs(packed.get("parts", ())),
-        kind=to_kind(packed.get("kind", INDEX_KIND)),
-        hash_range=_unpack_hashes(packed.get("hashes")),
-        groups=_unpack_groups(packed.get("groups")),
-        forgets_through=to_optional_count(packed.get("forgets_through")),
-    )
-    if row.sidecar_position > row.bytes:
-        raise ValueError("sidecar")
-    if row.groups is not None:
-        position, stride, count, head_end = row.groups
-        if (
-            not row.sidecar_position
-            <= head_end
-            <= position
-            < position + stride * count
-            <= row.bytes
-        ):
-            raise ValueError("groups")
-    if row.tells and row.kind != INDEX_KIND:
-        raise ValueError("only an index file tells end offsets")
-    return row
-
-
-def _unpack_groups(packed: list[Any] | None) -> HashGroups | None:
-    return None if packed is None else HashGroups(*map(to_count, packed))
-
-
-def _unpack_hashes(packed: list[Any] | None) -> HashRange | None:
-    if packed is None:
-        return None
-    first, last = map(to_hash, packed)
-    if first > last:
-        raise ValueError("hashes")
-    return HashRange(first, last)
 
 
 def _unpack_retention(packed: dict[str, Any]) -> Retention:

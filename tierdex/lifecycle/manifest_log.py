@@ -30,7 +30,7 @@ since the checkpoint; `commit` 2 PUT.
 
 Thread safety: `state` is an immutable value, read without a lock; every other call takes one.
 
-Depends on manifest, manifest_codec, manifest_reader, paths, store_time and the seams.
+Depends on manifest, applied_commit, manifest_codec, manifest_reader, paths, store_time and the seams.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from tierdex.errors import (
     UnavailableError,
     UnsupportedFormatError,
 )
+from tierdex.lifecycle.applied_commit import apply, with_checkpoint
 from tierdex.lifecycle.manifest import (
     Change,
     Commit,
@@ -58,8 +59,6 @@ from tierdex.lifecycle.manifest import (
     ManifestState,
     NodeKind,
     Tombstone,
-    apply,
-    with_checkpoint,
 )
 from tierdex.lifecycle.manifest_codec import (
     encode_commit,

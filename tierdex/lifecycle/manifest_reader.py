@@ -4,7 +4,7 @@ It holds no state. An object that does not verify is read a second time, since i
 have been altered in transit. An absent number is NotFoundError where it may be the end of the
 history, and CorruptFileError where another object names it.
 
-Depends on manifest, manifest_codec, paths and the store.
+Depends on manifest, applied_commit, manifest_codec, paths and the store.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, NotFoundError, UnsupportedFormatError
-from tierdex.lifecycle.manifest import Commit, Hint, ManifestState, Tombstone, apply
+from tierdex.lifecycle.applied_commit import apply
+from tierdex.lifecycle.manifest import Commit, Hint, ManifestState, Tombstone
 from tierdex.lifecycle.manifest_codec import decode_hint, decode_manifest
 from tierdex.lifecycle.paths import StorePaths, format_number
 

@@ -26,8 +26,8 @@ from tierdex.compactor.merge import plan_merge
 from tierdex.compactor.upload import Target
 from tierdex.errors import InvalidRequestError
 from tierdex.lifecycle.manifest import Change, FileRow, ManifestState, NodeKind, RemoveReason
-from tierdex.lifecycle.manifest_codec import decode_row, encode_row
 from tierdex.lifecycle.retention import plan_expiry
+from tierdex.lifecycle.row_codec import decode_row, encode_row
 from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.merge_task import merge_group

@@ -27,7 +27,7 @@ from tierdex.clock import SystemClock
 from tierdex.errors import OwnershipError, StoreRefusedError
 from tierdex.ids import SystemIds
 from tierdex.lifecycle.manifest import NodeKind
-from tierdex.lifecycle.manifest_codec import decode_row, encode_row
+from tierdex.lifecycle.row_codec import decode_row, encode_row
 from tierdex.pipeline.plain_refusals import refusing_plainly
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.snapshot import open_log
