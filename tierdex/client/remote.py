@@ -4,13 +4,12 @@ Names, classes of answers and errors are those of the embedded index; `received`
 memory. Each verb is described once, in calls.py and message_calls.py (see verbs.py); the clients differ only
 in how they wait. Reads are repeated when the service or the network fails, puts are not (see retrying.py).
 
-Depends on httpx2, anyio, clock, errors, ids, fork, tracing and the other modules of this folder. Async
-lives here and in app/ only.
+Depends on httpx2, anyio, authorities, clock, errors, ids, fork, tracing and the other modules of this folder.
+Async lives here and in app/ only.
 """
 
 from __future__ import annotations
 
-import ssl
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +18,7 @@ import anyio
 import httpx2
 
 from tierdex import __version__
+from tierdex.authorities import trusting
 from tierdex.client import calls
 from tierdex.client.call import Call
 from tierdex.client.refusals import error_of
@@ -86,7 +86,7 @@ class _Connection:
             "transport": transport,
         }
         if ca is not None:
-            self._options["verify"] = _trusting(ca)
+            self._options["verify"] = trusting(ca, field="ca")
         self._connecting = threading.Lock()
         self._http: Any = None  # made at the first call of each process
         self._of_parent: Any = None
@@ -113,14 +113,6 @@ class _Connection:
 
     def _retry(self, call: Call[Any]) -> Retry:
         return Retry(self._attempts, is_read=call.is_read, ids=self._ids)
-
-
-def _trusting(ca: str) -> ssl.SSLContext:
-    """Return what believes the authorities of a file. Raises InvalidRequestError."""
-    try:
-        return ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        raise InvalidRequestError(f"{ca} cannot be used: {error}", field="ca") from error
 
 
 def _request(call: Call[Any]) -> dict[str, Any]:

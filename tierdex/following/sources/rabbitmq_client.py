@@ -7,7 +7,7 @@ another broker may not yet have what was read before.
 A *chunk* is what a broker delivers: messages that were written together, at successive offsets. What is asked
 of one connection is answered in order, so that an answer behind a subscription tells that no chunk is there.
 
-Depends on errors, options and rstream.
+Depends on authorities, errors, options and rstream.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +22,11 @@ from rstream import exceptions, schema
 from rstream.client import Client
 from rstream.constants import OffsetType
 
+from tierdex.authorities import trusting
 from tierdex.errors import NotFoundError, PermissionDeniedError, UnavailableError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from tierdex.following.sources.options import Address
@@ -63,7 +64,7 @@ class Brokers:
         self._address = address
         self._servers = [each.rpartition(":")[::2] for each in servers]
         self._vhost = vhost
-        self._ssl = None if trusted is None else ssl.create_default_context(cafile=trusted or None)
+        self._ssl = None if trusted is None else trusting(trusted or None, field="ca_file")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[str] | None = None  # by why; of any connection
         self._connections: dict[tuple[str, int] | None, _Connection] = {}  # None: the first one

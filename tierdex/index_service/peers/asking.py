@@ -11,13 +11,12 @@ to hosts only that the settings name: with `auto` those that `peer_allow` matche
 redirect is not followed. A peer asks nobody in turn. Whoever does not answer, or answers wrongly, is named as
 missing; who says that files were listed meanwhile is asked once more after a refresh.
 
-Depends on messages, fetched_file, answer, httpx2, tracing and errors.
+Depends on messages, fetched_file, answer, httpx2, authorities, tracing and errors.
 """
 
 from __future__ import annotations
 
 import logging
-import ssl
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -26,7 +25,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from tierdex.errors import InvalidRequestError, TierdexError, UnavailableError
+from tierdex.authorities import trusting
+from tierdex.errors import TierdexError, UnavailableError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.peers.fetched_file import fetched_handle
 from tierdex.index_service.peers.messages import (
@@ -84,7 +84,7 @@ class Peers:
             headers["authorization"] = f"Bearer {settings.peer_key}"
         self._http = httpx2.Client(
             headers=headers, timeout=self._timeout_s, follow_redirects=False, trust_env=False,
-            verify=True if settings.peer_ca is None else _trusting(settings.peer_ca),
+            verify=True if settings.peer_ca is None else trusting(settings.peer_ca, field="peer_ca"),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -197,10 +197,3 @@ def _plain(urls: Sequence[str]) -> set[str]:
 def _miss(round_: PeerRound, peer: OwnerAddress, reason: str) -> None:
     logger.warning("peer not asked", extra={"node": peer.node, "error": reason})
     round_.missing.append(Missing(f"node:{peer.node}", f"holds what is not published: {reason}"))
-
-
-def _trusting(ca: str) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        raise InvalidRequestError(f"cannot be used: {error}", field="peer_ca") from error
