@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 import tierdex
 from tests.following.memory_log import MemoryLog
 from tests.patience import PATIENCE_S
+from tierdex.app.cli.commands import make_cli
 from tierdex.clock import Bell, ManualClock, SystemClock
 from tierdex.following.follow import follow
 from tierdex.seams import Seams
@@ -111,3 +113,18 @@ def test_kill_9_keeps_every_message_once(tmp_path):
         (queue,) = log.queues("orders")
         kept = bodies(log, queue)
         assert kept == [line.encode() for line in (logs / "a.jsonl").read_text().splitlines()]
+
+
+def test_messages_are_kept_beside_a_store_that_the_command_names(tmp_path):
+    logs, store = tmp_path / "orders", tmp_path / "store"
+    logs.mkdir()
+    (logs / "a.jsonl").write_text('{"id":"k0","at":0}\n')
+    command = [
+        "follow", f"folder:{logs}", "-k", "$.id", "--keep", "--once", "--time", "$.at",
+        "--data", str(tmp_path / "data"), "--store", str(store), "--set", "slot_count=4096",
+        "--set", "journal_bytes=33554432",
+    ]  # fmt: skip
+    result = CliRunner().invoke(make_cli(), command)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert (store / "nodes").is_dir()
+    assert not (tmp_path / "data" / "store").exists()

@@ -106,18 +106,15 @@ def follow(
 
     said = _source_options(source_option, source_config)
     target, settings = Target(data, store), parse_settings(setting)
-    if keep:
-        if take_over or accept_rollback:
-            raise InvalidRequestError(
-                "takes no --take-over and no --accept-rollback", field="--keep"
-            )
-        if store is not None:
-            settings["store"] = store
-        opening = opened_log(target, settings, writing=True)
-    else:
-        opening = opened_for_writing(
+    if keep and (take_over or accept_rollback):
+        raise InvalidRequestError("takes no --take-over and no --accept-rollback", field="--keep")
+    opening = (
+        opened_log(target, settings, writing=True)
+        if keep
+        else opened_for_writing(
             target, settings, takeover=take_over, accept_rollback=accept_rollback
         )
+    )
     with opening as into:
         follower = follow_source(
             into,
