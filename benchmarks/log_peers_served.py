@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from benchmarks.log_peers_java import PeerUnavailableError
 from tools.debian import has_programs
+from tools.free_port import find_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
 
 _START_S = 60.0
 _ARROW = "application/vnd.apache.arrow.stream"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
@@ -149,7 +143,7 @@ class OurDoor(Served):
     @classmethod
     @contextlib.contextmanager
     def open(cls, folder: Path) -> Iterator[OurDoor]:
-        port = free_port()
+        port = find_free_port()
         command = [
             sys.executable, "-m", "tierdex.app.cli", "serve", "--port", str(port), "--data", str(folder),
             "--set", "log=true", "--set", "log_requests=false",
@@ -182,7 +176,7 @@ class Redis(Served):
         if not has_programs(["redis-check-rdb"], ["redis-tools"]):
             raise PeerUnavailableError("Debian's redis-tools cannot be installed here")
         folder.mkdir(parents=True)
-        port = free_port()
+        port = find_free_port()
         command = [
             "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
             "--appendonly", "yes", "--appendfsync", "always" if sync else "everysec",
@@ -220,7 +214,7 @@ class Nats(Served):
     def open(cls, folder: Path) -> Iterator[Nats]:
         if not has_programs(["nats-server"], ["nats-server"]):
             raise PeerUnavailableError("Debian's nats-server cannot be installed here")
-        port = free_port()
+        port = find_free_port()
         command = [
             "nats-server", "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder),
         ]  # fmt: skip

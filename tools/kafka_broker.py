@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools.free_port import find_free_port
 from tools.maven import fetch_jars
-from tools.radosgw import find_free_port
 from tools.server_process import ServerProcess
 
 POM = Path(__file__).with_name("kafka") / "pom.xml"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.debian import has_programs
+from tools.free_port import find_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,21 +49,3 @@ def running_radosgw(access_key: str, secret_key: str) -> Iterator[int | None]:
             yield port
         finally:
             subprocess.run([_SCRIPT, "stop", home], check=True, timeout=_TIMEOUT_S)
-
-
-def find_free_port(neighbours: int = 1) -> int:
-    """Return a port that is free together with the `neighbours` - 1 behind it, right now."""
-    while True:
-        sockets = [socket.socket() for _ in range(neighbours)]
-        try:
-            sockets[0].bind(("127.0.0.1", 0))
-            port = sockets[0].getsockname()[1]
-            for offset, other in enumerate(sockets[1:], 1):
-                other.bind(("127.0.0.1", port + offset))
-        except (OSError, OverflowError):
-            continue  # a neighbour is taken: another try
-        else:
-            return port
-        finally:
-            for each in sockets:
-                each.close()

@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from tools.free_port import find_free_port
 from tools.maven import fetch_jars, run_tool
-from tools.radosgw import find_free_port
 
 SOURCES = Path(__file__).with_name("rocketmq")
 TOPIC = "orders"

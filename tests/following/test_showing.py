@@ -78,7 +78,7 @@ def test_message_is_shown_until_its_log_has_it_no_more(world, tmp_path):
 
 
 def test_log_that_is_away_leaves_the_entry_and_says_so(tmp_path):
-    from tools.radosgw import find_free_port
+    from tools.free_port import find_free_port
 
     (tmp_path / "resolvers.toml").write_text(
         f"""

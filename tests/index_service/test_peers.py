@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,18 +28,14 @@ from tierdex.lifecycle.manifest import ManifestState
 from tierdex.lifecycle.standing import Standing
 from tierdex.storage_layer.local import LocalStore
 from tierdex.tracing import carried_trace
+from tools.free_port import find_free_port
 
 READER = {"background": False, "peers": "auto", "peer_allow": ["127.0.0.1"], "peer_timeout": 60.0}
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
-
-
 @contextmanager
 def serving(tmp_path, name, *, url=None, **more):
-    port = free_port()
+    port = find_free_port()
     settings = {
         "node": name, "advertise_url": url or f"http://127.0.0.1:{port}", "live_interval": 3600,
         **more,

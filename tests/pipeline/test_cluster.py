@@ -24,7 +24,7 @@ from tierdex.pipeline.java import use_java
 from tierdex.pipeline.packing import pack_environment
 from tierdex.pipeline.snapshot import open_log
 from tierdex.storage_layer.open import open_store
-from tools.radosgw import find_free_port
+from tools.free_port import find_free_port
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.servers.s3_server import S3Server
-from tools.radosgw import find_free_port
+from tools.free_port import find_free_port
 
 
 @contextlib.contextmanager

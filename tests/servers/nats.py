@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from tools.debian import has_programs
-from tools.radosgw import find_free_port
+from tools.free_port import find_free_port
 from tools.server_process import ServerProcess
 
 

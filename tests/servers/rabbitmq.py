@@ -9,7 +9,7 @@ import os
 import pytest
 
 from tools.debian import has_programs
-from tools.radosgw import find_free_port
+from tools.free_port import find_free_port
 from tools.server_process import ServerProcess
 
 _PROGRAM = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # Debian's wrapper would become another user

@@ -20,7 +20,7 @@ from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
 from tierdex.index_service.answer import Answer, Missing
 from tierdex.index_service.index import Index
-from tools.radosgw import find_free_port
+from tools.free_port import find_free_port
 
 
 @pytest.fixture
