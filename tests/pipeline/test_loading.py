@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.patience import PATIENCE_S
+from tests.pipeline.log_store import fill, open_log, publish
 from tierdex import Index
 
 STEPS = {
@@ -38,7 +39,27 @@ assert not loaded, loaded
 def test_what_the_driver_side_does_loads_no_kernels(step, tmp_path):
     store = f"file://{tmp_path}/store"
     Index.open(tmp_path / "data", store=store, background=False).close()  # makes the store
-    code = CODE.format(step=STEPS[step])
+    _run(STEPS[step], store)
+
+
+def test_a_plan_of_a_log_with_notes_loads_no_kernels(tmp_path):
+    store = f"file://{tmp_path}/store"
+    with open_log(tmp_path / "data", store) as log:
+        for first in (0, 40):
+            fill(log, 40, first)
+            publish(log)
+            log.index.roll()
+            log.run_compaction()
+            if not first:
+                log.expire(before=1 << 42)
+        log.forget("b", key="k47")
+    plan = "(part,) = " + STEPS["plan a scan of logs"]
+    _run(plan + "; assert len(part.file.places) == 1, part", store)
+
+
+def _run(step, store):
+    """Do a step in a process of its own, which fails if it loaded what it should not."""
+    code = CODE.format(step=step)
     done = subprocess.run(
         [sys.executable, "-c", code, store],
         capture_output=True, text=True, check=False, timeout=PATIENCE_S,

@@ -35,6 +35,7 @@ from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
 from tierdex.lifecycle.topic_set import may_hold
+from tierdex.log_service.stored_places import read_places
 from tierdex.logfile.forgotten import NOWHERE
 from tierdex.settings import load_settings
 
@@ -150,17 +151,6 @@ def take_log_snapshot(
         for file in log_files_of(state, now_ms, read_places(store, state))
     )
     return tuple(files), states
-
-
-def read_places(store: Store, state: ManifestState) -> ForgottenPlaces:
-    """Return the places of a node's messages that were forgotten, as its owner noted them in the store.
-
-    Raises what the store raises, CorruptFileError.
-    """
-    # It loads kernels, which a plan that meets no log does without.
-    from tierdex.log_service.stored_notes import read_stored_notes
-
-    return read_stored_notes(store, state).forgotten.places
 
 
 def log_files_of(
