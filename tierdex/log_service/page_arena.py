@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy as np
+
     from tierdex.log_service.page_reads import PageSource
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.grouped.pages import OpenPage
 
 _TIER_SHARE: Final = 4  # the tier keeps a quarter
-_LARGEST_SHARE: Final = 16  # of the budget: a larger page is not kept
+_LARGEST_SHARE: Final = 16  # of the budget: a larger page is not kept, nor more pages of one read
 
 PageName = tuple[bytes, int]  # uuid of the file, number
 
@@ -47,14 +49,27 @@ class PageArena:
         return self._local_bytes + self._tier_bytes
 
     def get(self, uuid: bytes, number: int) -> OpenPage | None:
-        name = (uuid, number)
         with self._lock:
-            for pages in (self._local, self._tier):
-                page = pages.get(name)
-                if page is not None:
-                    pages.move_to_end(name)
-                    return page
+            return self._find((uuid, number))
+
+    def _find(self, name: PageName) -> OpenPage | None:
+        for pages in (self._local, self._tier):
+            page = pages.get(name)
+            if page is not None:
+                pages.move_to_end(name)
+                return page
         return None
+
+    def get_many(self, uuid: bytes, numbers: Iterable[int]) -> list[OpenPage]:
+        """Return those of a file's pages that are here, in order."""
+        with self._lock:
+            if not self._local and not self._tier:
+                return []
+            return [page for number in numbers if (page := self._find((uuid, number)))]
+
+    def takes(self, length: int) -> bool:
+        """Say whether so many bytes of pages, read in one go, are kept."""
+        return length * _LARGEST_SHARE <= self._budget
 
     def put(self, uuid: bytes, pages: Iterable[OpenPage], *, is_local: bool) -> None:
         """Keep pages of a file. The payload of each must be its own, not a part of a larger one."""
@@ -94,11 +109,16 @@ class ArenaOfMany:
         self._source = source
         self._file = file
 
-    def get(self, number: int) -> OpenPage | None:
-        page = self._arena.get(self._file.uuid, number)
-        if page is not None:
-            self._source.note_kept(self._file.span(number))
-        return page
+    def get(self, numbers: np.ndarray) -> list[OpenPage]:
+        """Return those of the pages that are here, in order."""
+        found = self._arena.get_many(self._file.uuid, numbers.tolist())
+        for page in found:
+            self._source.note_kept(self._file.span(page.number))
+        return found
+
+    def takes(self, count: int) -> bool:
+        """Say whether so many pages are kept: more would push out what is used again, and each other."""
+        return self._arena.takes(count * self._file.header.page_bytes)
 
     def put(self, pages: Sequence[OpenPage]) -> None:
         self._arena.put(self._file.uuid, pages, is_local=self._source.is_local)

@@ -48,7 +48,7 @@ class RowsOfPlaces(NamedTuple):
 
     addresses: np.ndarray
     base_time: int
-    memory: np.ndarray | None
+    memory: list[np.ndarray] | None
 
 
 class MessageBatch:

@@ -23,6 +23,7 @@ import pyarrow as pa
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.logfile.grouped.columns import ExtraColumns, PageColumns, read_columns
+from tierdex.logfile.grouped.pages import Scratch
 from tierdex.logfile.layout import TIMER_TOPIC
 from tierdex.pipeline.log_columns import MessageArrays, needs_extras
 from tierdex.pipeline.log_options import LogSelection
@@ -251,7 +252,7 @@ def read_messages(
 def _read_pieces(
     file: GroupedFile, pages: np.ndarray, fetch: Callable[[int, int], bytes]
 ) -> Iterator[PageColumns]:
-    spans = list(spans_of(file, pages))
+    spans, scratch = list(spans_of(file, pages)), Scratch()
     with ThreadPoolExecutor(_LOOK_AHEAD) as pool:
         waiting = [pool.submit(fetch, span.position, span.length) for span in spans[:_LOOK_AHEAD]]
         for number, span in enumerate(spans):
@@ -260,11 +261,11 @@ def _read_pieces(
                 later = spans[number + _LOOK_AHEAD]
                 waiting.append(pool.submit(fetch, later.position, later.length))
             # All pages of a range are verified before the first message of it is given.
-            pieces = read_columns(file, span, data)
+            pieces = read_columns(file, span, data, scratch)
             try:
                 first = next(pieces)
             except CorruptFileError:
-                pieces = read_columns(file, span, fetch(span.position, span.length))
+                pieces = read_columns(file, span, fetch(span.position, span.length), scratch)
                 first = next(pieces)
             yield first
             yield from pieces

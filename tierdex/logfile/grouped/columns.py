@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierdex.logfile.grouped.file import GroupedFile, PageSpan
-    from tierdex.logfile.grouped.pages import OpenPages
+    from tierdex.logfile.grouped.pages import OpenPages, Scratch
 
 _BYTES_MOST: Final = 64 << 20  # of bodies and extras in one piece, unless one page has more
 
@@ -60,12 +60,14 @@ def _emptied(
     return fresh, np.ascontiguousarray(data[kept])
 
 
-def read_columns(file: GroupedFile, span: PageSpan, data: bytes) -> Iterator[PageColumns]:
-    """Yield the messages of whole pages whose bytes were fetched, in their order.
+def read_columns(
+    file: GroupedFile, span: PageSpan, data: bytes, scratch: Scratch
+) -> Iterator[PageColumns]:
+    """Yield the messages of whole pages whose bytes were fetched, in their order, by way of `scratch`.
 
     All pages are verified before the first is given. Raises CorruptFileError for one that is damaged.
     """
-    pages = file.open_fetched(span, data)
+    pages = file.open_fetched(span, data, scratch=scratch)
     count = span.page_count
     totals = np.empty((count, 3), np.int64)
     k.measure_pages(pages.words, totals)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.filesystem import FileSystem, Mapping, OpenFile
+    from tierdex.logfile.grouped.pages import Scratch
 
 __all__ = ["GroupedFile", "PageSpan", "QueuePlace"]
 
@@ -200,11 +201,13 @@ class GroupedFile(GroupedSidecar):
         return opened
 
     def open_fetched(
-        self, span: PageSpan, fetched: Buffer, numbers: np.ndarray | None = None
-    ) -> OpenPages:
+        self, span: PageSpan, fetched: Buffer, numbers: np.ndarray | None = None,
+        scratch: Scratch | None = None,
+    ) -> OpenPages:  # fmt: skip
         """Open pages of a range that was fetched; those that are damaged have no message.
 
-        `numbers` (i8) are those to open, all without it. Raises CorruptFileError.
+        `numbers` (i8) are those to open, all without it; they are good until `scratch` is used again.
+        Raises CorruptFileError.
         """
         if numbers is None:
             numbers = np.arange(span.first_page, span.first_page + span.page_count)
@@ -218,7 +221,7 @@ class GroupedFile(GroupedSidecar):
         places[:, Z_ADDRESS] = np.where(is_here, address(data) + begins, 0)
         places[:, Z_LENGTH] = np.where(is_here, ends - span.position - begins, 0)
         places[:, Z_NUMBER] = numbers
-        return OpenPages(places, data=data, seed=self._page_seed)
+        return OpenPages(places, data=data, seed=self._page_seed, scratch=scratch)
 
     def mapped_bytes(self) -> np.ndarray:
         """Return all bytes of a file that lies here whole (u1)."""

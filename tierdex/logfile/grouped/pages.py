@@ -1,6 +1,6 @@
 """One page of a grouped file, verified and opened: its messages by queue, or all as rows.
 
-Depends on messages, layout, page_read and fileparts; pyarrow has the codecs.
+Depends on messages, layout, page_read and fileparts; pyarrow has the codecs, but for unpacking LZ4.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tierdex.errors import CorruptFileError
+from tierdex.fileparts.kernels.lz4 import SLACK_BYTES, unpack_lz4
 from tierdex.fileparts.memory import address
 from tierdex.logfile import layout
 from tierdex.logfile.grouped.kernels import page_read as k
@@ -102,58 +103,84 @@ class OpenPage:
         return bodies, least, greatest
 
 
+class Scratch:
+    """Memory that pages are unpacked into, and then others in their place. For one thread."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def take(self, length: int) -> np.ndarray:
+        """Return at least `length` bytes (u1); what was taken before is over."""
+        if len(self._memory) < length:
+            self._memory = np.empty(length, np.uint8)
+        return self._memory
+
+
 class OpenPages:
     """Pages that were fetched together, opened in a few calls for all.
 
-    `words` has a row a page (k.P_*), of zeros for one that is damaged. Owns the payloads.
+    `words` has a row a page (k.P_*), of zeros for one that is damaged. Owns the payloads, or borrows the
+    scratch that they were unpacked into: then it is good until that is taken again.
     """
 
-    def __init__(self, places: np.ndarray, *, data: np.ndarray, seed: Any) -> None:
+    def __init__(
+        self, places: np.ndarray, *, data: np.ndarray, seed: Any, scratch: Scratch | None = None
+    ) -> None:
         """Open pages that lie in `data` (u1); `places` has a row (k.Z_*) a page."""
         count = len(places)
         self.words = np.zeros((count, k.PAGE_WORDS), np.int64)
-        payloads = np.zeros((count, k.PAYLOAD_WORDS), np.int64)
+        payloads = self._payloads = np.zeros((count, k.PAYLOAD_WORDS), np.int64)
         k.look_at_pages(places, seed, payloads)
         self._numbers = places[:, k.Z_NUMBER]
-        self._unpacked: dict[int, Any] = {}  # payload by row
-        packed = payloads[:, k.Y_CODEC].nonzero()[0]
-        for page, (codec, raw_bytes, stored, length) in zip(
-            packed.tolist(), payloads[packed, : k.Y_ADDRESS].tolist(), strict=True
-        ):
-            payloads[page, k.Y_ADDRESS] = self._unpack(page, codec, raw_bytes, stored, length)
+        self._memory = (scratch or Scratch()).take(int(k.unpacked_bytes(payloads)))
+        k.unpack_pages(payloads, address(self._memory))
+        self._others = [
+            self._unpack(row) for row in (payloads[:, k.Y_CODEC] == Codec.ZSTD).nonzero()[0]
+        ]
         k.open_pages(self.words, places, payloads)
         # Of pages that are all unpacked nothing points into what was fetched, which may be much more.
-        self._data = data if len(packed) < count else None
+        self._data = data if (payloads[:, k.Y_CODEC] == Codec.PLAIN).any() else None
 
     def pages(self) -> list[OpenPage]:
-        """Return those that were packed, each for itself: the others are a part of what was brought."""
-        return [
-            OpenPage.of(int(self._numbers[row]), self.words[row].copy(), payload)
-            for row, payload in self._unpacked.items()
-            if self.words[row].any()
-        ]
+        """Return each page for itself, in memory of its own."""
+        sound = self.words[:, k.P_COUNT].nonzero()[0].tolist()
+        return [self._page(row) for row in sound]
 
-    def _unpack(self, row: int, codec: int, raw_bytes: int, stored: int, length: int) -> int:
-        """Return where a payload lies that was decompressed, 0 for one that does not let itself be."""
+    def _page(self, row: int) -> OpenPage:
+        begin, size = self._payloads[row, [k.Y_ADDRESS, k.Y_RAW_BYTES]].tolist()
+        payload = np.empty(size, np.uint8)
+        words = self.words[row].copy()
+        k.move_page(words, begin, address(payload), size)
+        return OpenPage.of(int(self._numbers[row]), words, payload)
+
+    def _unpack(self, row: int) -> Any:
+        """Decompress a payload, write where it lies, and return what holds it; None where it cannot be."""
+        codec, raw_bytes, stored, length, _ = self._payloads[row].tolist()
+        if raw_bytes > layout.PAYLOAD_BYTES_MAX:
+            return None
         import pyarrow as pa
 
-        if codec not in _CODEC_NAMES or raw_bytes > layout.PAYLOAD_BYTES_MAX:
-            return 0
         data = pa.foreign_buffer(stored, length)
         try:
             plain = make_codec(codec).decompress(data, decompressed_size=raw_bytes)
         except (OSError, ValueError):
-            return 0
-        self._unpacked[row] = plain
-        return int(plain.address) if plain.size == raw_bytes else 0
+            return None
+        if plain.size == raw_bytes:
+            self._payloads[row, k.Y_ADDRESS] = plain.address
+        return plain
 
 
 def _unpacked(
     data: np.ndarray, codec: int, raw_bytes: int, number: int, path: object
 ) -> np.ndarray:
     """Return a decompressed payload. Raises CorruptFileError."""
-    if codec not in _CODEC_NAMES or raw_bytes > layout.PAYLOAD_BYTES_MAX:
+    if codec not in (Codec.LZ4, Codec.ZSTD) or raw_bytes > layout.PAYLOAD_BYTES_MAX:
         raise CorruptFileError(path, f"page {number} has codec {codec}, {raw_bytes} bytes")
+    if codec == Codec.LZ4:
+        memory = np.empty(raw_bytes + SLACK_BYTES, np.uint8)
+        if not unpack_lz4(address(data), len(data), address(memory), raw_bytes):
+            raise CorruptFileError(path, f"page {number} does not decompress")
+        return memory[:raw_bytes]
     try:
         plain = make_codec(codec).decompress(data, decompressed_size=raw_bytes)
     except (OSError, ValueError) as error:

@@ -1,9 +1,9 @@
 """Many places of a grouped file at once: its half of `kernels.places`.
 
 Each page that any place needs is read once, unless it is kept in memory; those that lie near each other in
-one go, with what is in between: a request costs more than some bytes. The wanted messages become rows in
-memory of their own. Depends on file, pages, sidecar, messages, kernels, errors, fileparts and
-logfile.kernels.
+one go, with what is in between: a request costs more than some bytes. What came in one go is unpacked into
+the same memory as what came before it; the wanted messages become rows in memory of their own. Depends on
+file, pages, sidecar, messages, kernels, errors, fileparts and logfile.kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.memory import address
 from tierdex.logfile.grouped.kernels import places as k
-from tierdex.logfile.grouped.kernels.page_read import PAGE_WORDS
+from tierdex.logfile.grouped.pages import Scratch
 from tierdex.logfile.grouped.sidecar import PageSpan
 from tierdex.logfile.kernels.places import C_COUNT
 from tierdex.logfile.messages import RowsOfPlaces
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tierdex.logfile.grouped.file import GroupedFile
-    from tierdex.logfile.grouped.pages import OpenPage, OpenPages
+    from tierdex.logfile.grouped.pages import OpenPage
 
 
 class KeptPages(Protocol):
     """Pages of the file in memory."""
 
-    def get(self, number: int) -> OpenPage | None: ...
+    def get(self, numbers: np.ndarray) -> list[OpenPage]: ...
+    def takes(self, count: int) -> bool: ...
     def put(self, pages: Sequence[OpenPage]) -> None: ...
 
 
@@ -67,53 +68,53 @@ class GroupedPlaces:
         """Return the addresses of all chosen messages as rows, `most` of them at most. Raises OSError."""
         pages = np.zeros((len(chosen), 2), np.int64)
         k.plan_pages(self._words, self._blocks.words, walk, chosen, pages, _PAGES_MOST)
-        first, last = pages[chosen[:, C_COUNT] > 0].T
-        spread = first[:, None] + np.arange(_PAGES_MOST)
-        numbers = np.unique(spread[spread <= last[:, None]])
-        opened = np.zeros((len(numbers), PAGE_WORDS), np.int64)
-        kept = [*self._take_kept(numbers, opened), *self._open(numbers, opened)]
-        known = self._words, self._blocks.words
-        length = int(k.measure_rows(*known, walk, chosen, pages, numbers, opened))
-        memory, rows = np.empty(length, np.uint8), np.empty(most, np.int64)
-        k.store_rows(
-            *known, chosen, pages, numbers, opened, address(memory), address(rows)
-        )  # fmt: skip
-        del kept  # alive until here: kernels were given addresses
-        return RowsOfPlaces(rows, 0, memory)
+        counts = chosen[:, C_COUNT]
+        starts = np.cumsum(counts) - counts
+        wanted = counts.nonzero()[0]
+        order = wanted[np.argsort(pages[wanted, 0], kind="stable")]
+        firsts, lasts = pages[order].T
+        spread = firsts[:, None] + np.arange(_PAGES_MOST)
+        numbers = np.unique(spread[spread <= lasts[:, None]])
+        known = self._words, self._blocks.words, chosen, pages
+        rows, memory = np.zeros(most, np.int64), []
+        for part, opened in self._opened(numbers):
+            begin, end = np.searchsorted(firsts, [part[0] - _PAGES_MOST + 1, part[-1] + 1])
+            mine = order[begin:end]
+            block = np.empty(int(k.measure_rows(*known, mine, part, opened)), np.uint8)
+            k.store_rows(*known, mine, part, opened, starts, address(block), rows)
+            memory.append(block)
+        left = int(k.leave_incomplete(walk, chosen, rows[: int(counts.sum())]))
+        return RowsOfPlaces(rows[:left], 0, memory)
 
-    def _take_kept(self, numbers: np.ndarray, opened: np.ndarray) -> Iterator[OpenPage]:
-        """Write the rows of pages that are in memory, and yield these."""
-        for at, number in enumerate(numbers.tolist()):
-            page = self._kept.get(number)
-            if page is not None:
-                opened[at] = page.words
-                yield page
+    def _opened(self, numbers: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield rising numbers of pages that are open, and their words, which are good until the next ones.
 
-    def _open(self, numbers: np.ndarray, opened: np.ndarray) -> Iterator[OpenPages]:
-        """Open the other pages, whose numbers rise, into the rows of `opened`, and yield them.
-
-        Nothing is written of those that are damaged: their places are answered alone, and say so. Raises
-        what bringing them raises.
+        Damaged pages have none: their places are answered alone, and say so. Raises what bringing them
+        raises.
         """
-        lacking = np.flatnonzero(~opened.any(axis=1))
-        places = self._file.page_places(numbers[lacking])
-        known = places[:, 1] > 0
-        lacking, places = lacking[known], places[known]
+        kept = self._kept.get(numbers)
+        if kept:
+            at = np.searchsorted(numbers, [page.number for page in kept])
+            yield numbers[at], np.stack([page.words for page in kept])
+            numbers = np.delete(numbers, at)
+        places = self._file.page_places(numbers)
+        is_known = places[:, 1] > 0
+        numbers, places = numbers[is_known], places[is_known]
         runs = list(_runs(places.tolist()))
         spans = []
         for begin, end in runs:
-            first, last = (int(numbers[lacking[at]]) for at in (begin, end - 1))
+            first, last = int(numbers[begin]), int(numbers[end - 1])
             position = int(places[begin, 0])
             length = int(places[end - 1, 1]) - position
             spans.append(PageSpan(position, length, first, last - first + 1))
-        for at, ((begin, end), span) in enumerate(zip(runs, spans, strict=True)):
-            rows = lacking[begin:end]
+        is_kept, scratch = self._kept.takes(len(numbers)), Scratch()
+        for number, ((begin, end), span) in enumerate(zip(runs, spans, strict=True)):
             with suppress(CorruptFileError):
-                data = self._read(span, spans[at + 1 : at + 1 + _THEN])
-                pages = self._file.open_fetched(span, data, numbers[rows])
-                opened[rows] = pages.words
-                self._kept.put(pages.pages())
-                yield pages
+                data = self._read(span, spans[number + 1 : number + 1 + _THEN])
+                pages = self._file.open_fetched(span, data, numbers[begin:end], scratch)
+                yield numbers[begin:end], pages.words
+                if is_kept:
+                    self._kept.put(pages.pages())
 
 
 def _runs(places: list[list[int]]) -> Iterator[tuple[int, int]]:

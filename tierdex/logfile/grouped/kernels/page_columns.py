@@ -20,6 +20,7 @@ from tierdex.logfile.grouped.kernels.page_read import (
     P_COUNT,
     P_EXTRA_BYTES,
     P_RUNS,
+    bodies_of,
     body_size,
     extra_size,
     message_time,
@@ -32,10 +33,7 @@ def measure_pages(pages: Any, totals: Any) -> None:
     """Write (messages, bytes of bodies, bytes of extras) of each open page to its row of `totals`."""
     for page in range(pages.shape[0]):
         p = pages[page]
-        bodies = np.int64(0)
-        for i in range(p[P_COUNT]):
-            bodies += body_size(p, i)
-        totals[page, 0], totals[page, 1] = p[P_COUNT], bodies
+        totals[page, 0], totals[page, 1] = p[P_COUNT], bodies_of(p, 0, p[P_COUNT])
         totals[page, 2] = p[P_BODY_BYTES] - p[P_EXTRA_BYTES]
 
 

@@ -1,12 +1,13 @@
 """A page's payload -> messages. The page's checksum was verified; its structure is checked here all the same.
 
     open_page     whether head and payload fit each other; where its columns lie; open_pages: of many
+    unpack_pages  payloads that LZ4 packed, of many pages, one behind the other
     find_run      a queue's messages in it
     measure_page  how many of them fit a budget, and where they begin
     copy_page     their columns
     expand_page   all of its messages as rows, for a merge
 
-Depends on bits, page_write, checksum, intrinsics and layout.
+Depends on bits, lz4, page_write, checksum, intrinsics and layout.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_i64,
     store_u8,
 )
+from tierdex.fileparts.kernels.lz4 import SLACK_BYTES, unpack_lz4
 from tierdex.logfile import layout
 from tierdex.logfile.grouped.kernels.page_write import store_row
 
@@ -59,6 +61,8 @@ _FLAGS: Final = layout.MESSAGE_FORGOTTEN | layout.MESSAGE_HELD
 _WIDTHS: Final = 6
 _P_CODEC: Final = _PAGE["codec"]
 _PLAIN: Final = int(layout.Codec.PLAIN)
+_LZ4: Final = int(layout.Codec.LZ4)
+_RAW_MOST: Final = layout.PAYLOAD_BYTES_MAX
 
 
 @kernel
@@ -117,12 +121,46 @@ def look_at_pages(places: Any, seed: Any, payloads: Any) -> None:
 
 
 @kernel
+def unpacked_bytes(payloads: Any) -> Any:
+    """Return the bytes that `unpack_pages` takes."""
+    total = np.int64(0)
+    for i in range(payloads.shape[0]):
+        if payloads[i, Y_CODEC] == _LZ4 and payloads[i, Y_RAW_BYTES] <= _RAW_MOST:
+            total += _room(payloads[i, Y_RAW_BYTES])
+    return total
+
+
+@primitive
+def _room(raw_bytes: int) -> Any:
+    return (raw_bytes + SLACK_BYTES + 7) & ~np.int64(7)
+
+
+@kernel
+def unpack_pages(payloads: Any, memory: int) -> None:
+    """Unpack what LZ4 packed to `memory`, and write the addresses; none of what does not let itself be."""
+    for i in range(payloads.shape[0]):
+        raw_bytes = payloads[i, Y_RAW_BYTES]
+        if payloads[i, Y_CODEC] == _LZ4 and raw_bytes <= _RAW_MOST:
+            if unpack_lz4(payloads[i, Y_STORED], payloads[i, Y_LENGTH], memory, raw_bytes):
+                payloads[i, Y_ADDRESS] = memory
+            memory += _room(raw_bytes)
+
+
+@kernel
 def open_pages(pages: Any, places: Any, payloads: Any) -> None:
     """Fill the words of each page whose payload has an address; zeros where they do not fit each other."""
     for i in range(payloads.shape[0]):
         raw, p = payloads[i, Y_ADDRESS], pages[i]
         if raw != 0 and not open_page(p, places[i, Z_ADDRESS], raw, payloads[i, Y_RAW_BYTES]):
             p[P_COUNT] = 0
+
+
+@kernel
+def move_page(p: Any, payload: int, memory: int, length: int) -> None:
+    """Copy the payload of an open page to `memory`, and point its words there."""
+    copy_bytes(memory, payload, length)
+    for word in range(P_QUEUES, P_BODY_BYTES + 1):
+        p[word] += memory - payload
 
 
 @kernel
@@ -136,18 +174,52 @@ def _lengths_fit(p: Any, end: int) -> bool:
             return False
         last = queue
         messages += count + 1
-    extras, bodies = np.int64(0), np.int64(0)
     left = end - p[P_EXTRA_BYTES]
-    for i in range(p[P_COUNT]):
-        extra, body = extra_size(p, i), body_size(p, i)
-        if not 0 <= extra <= left or not 0 <= body <= left:
-            return False
-        if packed_value(p[P_FLAGS], i, p[P_FLAG_WIDTH]) > np.uint64(_FLAGS):
-            return False
-        extras += extra
-        bodies += body
+    if p[P_FLAG_WIDTH] != 0:
+        for i in range(p[P_COUNT]):
+            if packed_value(p[P_FLAGS], i, p[P_FLAG_WIDTH]) > np.uint64(_FLAGS):
+                return False
+    extras = _length_of(p[P_EXTRAS], p[P_EXTRA_WIDTH], p[P_EXTRA_BASE], p[P_COUNT], left)
+    bodies = _length_of(p[P_SIZES], p[P_SIZE_WIDTH], p[P_SIZE_BASE], p[P_COUNT], left)
     p[P_BODY_BYTES] = p[P_EXTRA_BYTES] + extras
-    return bool(messages == p[P_COUNT] and p[P_EXTRA_BYTES] + extras + bodies == end)
+    is_whole = p[P_EXTRA_BYTES] + extras + bodies == end
+    return bool(messages == p[P_COUNT] and extras >= 0 and bodies >= 0 and is_whole)
+
+
+@primitive
+def _length_of(column: int, width: int, base: int, count: int, most: int) -> Any:
+    """Return the sum of `count` lengths, -1 when one is not from 0 to `most`."""
+    if width == 0:
+        return base * count if base <= most else np.int64(-1)
+    total = np.int64(0)
+    for i in range(count):
+        length = base + np.int64(packed_value(column, i, width))
+        if not 0 <= length <= most:
+            return np.int64(-1)
+        total += length
+    return total
+
+
+@primitive
+def sum_of(column: int, width: int, base: int, first: int, end: int) -> Any:
+    """Return the sum of the values [first, end) of a column of lengths."""
+    total = np.int64(base * (end - first))
+    if width != 0:
+        for i in range(first, end):
+            total += np.int64(packed_value(column, i, width))
+    return total
+
+
+@primitive
+def bodies_of(p: Any, first: int, end: int) -> Any:
+    """Return the bytes of the bodies of messages [first, end)."""
+    return sum_of(p[P_SIZES], p[P_SIZE_WIDTH], p[P_SIZE_BASE], first, end)
+
+
+@primitive
+def extras_of(p: Any, first: int, end: int) -> Any:
+    """Return the bytes of their extras."""
+    return sum_of(p[P_EXTRAS], p[P_EXTRA_WIDTH], p[P_EXTRA_BASE], first, end)
 
 
 @primitive
@@ -203,10 +275,8 @@ def measure_page(p: Any, first: int, count: int, most_bytes: int, is_first: bool
 
     With `is_first` the first one always does.
     """
-    body_at, extra_at = p[P_BODY_BYTES], p[P_EXTRA_BYTES]
-    for i in range(first):
-        body_at += body_size(p, i)
-        extra_at += extra_size(p, i)
+    body_at = p[P_BODY_BYTES] + bodies_of(p, 0, first)
+    extra_at = p[P_EXTRA_BYTES] + extras_of(p, 0, first)
     bodies, extras = np.int64(0), np.int64(0)
     for i in range(count):
         body, extra = body_size(p, first + i), extra_size(p, first + i)

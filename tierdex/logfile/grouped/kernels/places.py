@@ -2,11 +2,11 @@
 
     find_grouped    where each place's queue is
     plan_pages      first and last page of what was chosen of each
-    measure_rows, store_rows   the chosen messages of open pages as a journal's rows
+    measure_rows, store_rows   the chosen messages of open pages as a journal's rows, some pages at a time
+    leave_incomplete           places of which a page was lacking
 
 `opened` has a row (P_*) an open page, in order of their numbers in `numbers`; 0 in P_COUNT: not to be
-read. Depends on directory, page_read, page_write, blocks, places, topics,
-layout and intrinsics.
+read. Depends on directory, page_read, page_write, blocks, places, topics and layout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tierdex.fileparts.kernels.compile import kernel
-from tierdex.fileparts.kernels.intrinsics import store_i64
 from tierdex.logfile import layout
 from tierdex.logfile.grouped.kernels.directory import (
     COUNT,
@@ -31,8 +30,10 @@ from tierdex.logfile.grouped.kernels.page_read import (
     P_BODY_BYTES,
     P_COUNT,
     P_EXTRA_BYTES,
+    bodies_of,
     body_size,
     extra_size,
+    extras_of,
     find_run,
     message_flags,
     message_time,
@@ -106,78 +107,90 @@ def plan_pages(
 
 
 @kernel
-def _in_page(words: Any, blocks: Any, p: Any, page: int, queue: int, ordinal: int) -> Any:
-    """Return (place in the page of a queue's message, how many from it on are there; 0: damage)."""
-    none = np.int64(0), np.int64(0)
+def _in_page(words: Any, blocks: Any, p: Any, page: int, queue: int, ordinal: int, end: int) -> Any:
+    """Return (place in the page, ordinal, how many) of what it has of a queue's [ordinal, end)."""
+    none = np.int64(0), np.int64(0), np.int64(0)
     _, first_queue, first_ordinal, damaged = entry_of(words, blocks, page)
     above = queue - first_queue
     if damaged != SOUND or above < 0 or p[P_COUNT] == 0:
         return none
-    skip = ordinal - (first_ordinal if above == 0 else 0)
+    begin = first_ordinal if above == 0 else np.int64(0)
     first, count = find_run(p, above)
-    if skip < 0 or skip >= count:
+    low, high = max(begin, ordinal), min(begin + count, end)
+    if low >= high:
         return none
-    return first + skip, count - skip
+    return first + low - begin, low, high - low
 
 
 @kernel
 def measure_rows(
-    words: Any, blocks: Any, walk: Any, chosen: Any, pages: Any, numbers: Any, opened: Any
+    words: Any, blocks: Any, chosen: Any, pages: Any, mine: Any, numbers: Any, opened: Any
 ) -> Any:
-    """Return the bytes that `store_rows` takes at most. What a page lacks makes its place pass by."""
+    """Return the bytes that `store_rows` takes at most, for the places `mine` (i8)."""
     total = np.int64(0)
-    for i in range(chosen.shape[0]):
-        left, ordinal, needed = chosen[i, C_COUNT], chosen[i, C_ORDINAL], np.int64(0)
-        at = np.searchsorted(numbers, pages[i, 0]) if left > 0 else np.int64(0)
-        page = pages[i, 0]
-        while left > 0 and page <= pages[i, 1]:
+    for m in range(mine.shape[0]):
+        i = mine[m]
+        ordinal = chosen[i, C_ORDINAL]
+        at = np.searchsorted(numbers, pages[i, 0])
+        while at < numbers.shape[0] and numbers[at] <= pages[i, 1]:
+            first, _, count = _in_page(
+                words, blocks, opened[at], numbers[at], chosen[i, C_QUEUE], ordinal,
+                ordinal + chosen[i, C_COUNT],
+            )  # fmt: skip
             p = opened[at]
-            first, count = _in_page(words, blocks, p, page, chosen[i, C_QUEUE], ordinal)
-            if count == 0:
-                break
-            count = min(count, left)
-            for j in range(first, first + count):
-                needed += body_size(p, j) + extra_size(p, j) + _ROW_MOST
-            left, ordinal, page, at = left - count, ordinal + count, page + 1, at + 1
-        if left > 0:
-            chosen[i, C_COUNT] = 0
-            pass_by(walk, i)
-        else:
-            total += needed
+            total += bodies_of(p, first, first + count) + extras_of(p, first, first + count)
+            total += count * _ROW_MOST
+            at += 1
     return total
 
 
 @kernel
 def store_rows(
-    words: Any,
-    blocks: Any,
-    chosen: Any,
-    pages: Any,
-    numbers: Any,
-    opened: Any,
-    memory: int,
-    rows: int,
-) -> None:
-    """Write the chosen messages as rows at `memory`, which is measured, and their addresses to `rows`."""
-    for i in range(chosen.shape[0]):
-        left, ordinal = chosen[i, C_COUNT], chosen[i, C_ORDINAL]
-        at = np.searchsorted(numbers, pages[i, 0]) if left > 0 else np.int64(0)
-        page = pages[i, 0]
-        while left > 0:
+    words: Any, blocks: Any, chosen: Any, pages: Any, mine: Any, numbers: Any, opened: Any,
+    starts: Any, memory: int, rows: Any,
+) -> None:  # fmt: skip
+    """Write what open pages have of the places `mine` as rows at `memory`, which is measured.
+
+    The addresses go to `rows`, where those of each place begin at `starts` (i8).
+    """
+    for m in range(mine.shape[0]):
+        i = mine[m]
+        ordinal = chosen[i, C_ORDINAL]
+        at = np.searchsorted(numbers, pages[i, 0])
+        while at < numbers.shape[0] and numbers[at] <= pages[i, 1]:
             p = opened[at]
-            first, count = _in_page(words, blocks, p, page, chosen[i, C_QUEUE], ordinal)
-            count = min(count, left)
-            body_at, extra_at = p[P_BODY_BYTES], p[P_EXTRA_BYTES]
-            for j in range(first):
-                body_at += body_size(p, j)
-                extra_at += extra_size(p, j)
+            first, found, count = _in_page(
+                words, blocks, p, numbers[at], chosen[i, C_QUEUE], ordinal,
+                ordinal + chosen[i, C_COUNT],
+            )  # fmt: skip
+            row = starts[i] + found - ordinal
+            body_at = p[P_BODY_BYTES] + bodies_of(p, 0, first)
+            extra_at = p[P_EXTRA_BYTES] + extras_of(p, 0, first)
             for j in range(first, first + count):
                 body, extra = body_size(p, j), extra_size(p, j)
-                store_i64(rows, memory)
-                rows += 8
+                rows[row] = memory
+                row += 1
                 memory += store_row(
                     memory, message_time(p, j), message_flags(p, j), body_at, body, extra_at, extra
                 )
                 body_at += body
                 extra_at += extra
-            left, ordinal, page, at = left - count, ordinal + count, page + 1, at + 1
+            at += 1
+
+
+@kernel
+def leave_incomplete(walk: Any, chosen: Any, rows: Any) -> Any:
+    """Pass the places by of which a row is lacking (0), and close the gaps; return how many rows are left."""
+    at, kept = np.int64(0), np.int64(0)
+    for i in range(chosen.shape[0]):
+        count, begin = chosen[i, C_COUNT], kept
+        for _ in range(count):
+            rows[kept] = rows[at]
+            if rows[at] == 0 and chosen[i, C_COUNT] > 0:
+                chosen[i, C_COUNT] = 0
+                pass_by(walk, i)
+            at += 1
+            kept += 1
+        if chosen[i, C_COUNT] == 0:
+            kept = begin
+    return kept
