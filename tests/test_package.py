@@ -32,8 +32,8 @@ HEAVY = (
 
 PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain",
-    "FileInfo", "ForgetReceipt", "FoundMessages", "Index", "Journey", "Keys", "LogFileInfo", "Message",
-    "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
+    "FileInfo", "ForgetReceipt", "FoundMessages", "Histogram", "Index", "Journey", "Keys", "LogFileInfo",
+    "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
     "QueueReader", "ReadAnswer", "Receipt", "Settings", "ShownMessage", "Time", "TimerHour",
     "TopicInfo", "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
@@ -49,7 +49,7 @@ ERRORS = [
 ]  # fmt: skip
 INDEX_VERBS = [
     "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget", "forgettings",
-    "health", "nodes", "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow",
+    "health", "histogram", "nodes", "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow",
     "query_batch_local", "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
     "store_requests", "topic_infos", "topics", "unpublished", "verify_file", "watermark",
 ]  # fmt: skip

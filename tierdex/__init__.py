@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer, Entry, Explain, Missing, Unasked
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.health import NotReady
+    from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.index import Index
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
@@ -47,6 +48,7 @@ __all__ = [
     "FileInfo",
     "ForgetReceipt",
     "FoundMessages",
+    "Histogram",
     "Index",
     "Journey",
     "Keys",
@@ -80,6 +82,7 @@ _HOMES = {
     "tierdex.index_service.file_info": ("FileInfo", "NodeInfo", "TopicInfo"),
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
+    "tierdex.index_service.histogram": ("Histogram",),
     "tierdex.index_service.journey": ("Journey",),
     "tierdex.index_service.receipt": ("Receipt",),
     "tierdex.index_service.shown_message": ("ShownMessage",),

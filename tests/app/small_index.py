@@ -7,10 +7,14 @@ Knobs: `missing` is what every answer lacks, `error` is raised by the next call,
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+
+import numpy as np
 
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.file_info import NodeInfo, TopicInfo
+from tierdex.index_service.query.time_counts import in_buckets
 from tierdex.index_service.readers.page_cache import CacheUse
 from tierdex.index_service.receipt import Receipt
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
@@ -129,6 +133,25 @@ class SmallIndex:
         self._maybe_fail()
         requests = make_requests(self.settings, lookups)
         return [self._answer(request, on_error=on_error) for request in requests]
+
+    def histogram(
+        self,
+        topic=None,
+        *,
+        buckets=60,
+        max_count=None,
+        on_error="partial",
+        fresh_within=None,
+        **asked,
+    ):
+        answer = self.query(topic, max_count=10_000, on_error=on_error, **asked)
+        times = np.array([entry.timestamp for entry in answer.entries], np.int64)
+        return replace(
+            in_buckets(times, buckets),
+            complete=answer.complete,
+            missing=answer.missing,
+            as_of=answer.as_of,
+        )
 
     def query_local(self, topic=None, **values):
         return None  # nothing is told at once

@@ -35,9 +35,9 @@ MESSAGE = {
 }
 ARROW = "application/vnd.apache.arrow.stream"
 PATHS = (
-    "/v1/entries", "/v1/entries:batchGet", "/v1/topics", "/v1/watermark", "/v1/messages", "/v1/queues",
-    "/v1/offsets", "/v1/timers", "/v1/entries:unpublished", "/v1/admin/nodes", "/v1/admin/files",
-    "/v1/admin/files/00000001700000000000-local", "/v1/admin/files/x:verify",
+    "/v1/entries", "/v1/histogram", "/v1/entries:batchGet", "/v1/topics", "/v1/watermark", "/v1/messages",
+    "/v1/queues", "/v1/offsets", "/v1/timers", "/v1/entries:unpublished", "/v1/admin/nodes",
+    "/v1/admin/files", "/v1/admin/files/00000001700000000000-local", "/v1/admin/files/x:verify",
     "/v1/admin/compaction", "/v1/admin/compaction:run", "/v1/admin/roll", "/v1/admin/refresh",
     "/v1/admin/expire", "/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs",
     "/", "/console.js",

@@ -36,6 +36,7 @@ MATRIX = {
     ("POST", "/v1/entries:unpublished"): READ,
     ("GET", "/v1/topics"): READ,
     ("GET", "/v1/access"): READ,
+    ("GET", "/v1/histogram"): READ,
     ("GET", "/v1/journeys"): READ,
     ("GET", "/v1/watermark"): READ,
     ("POST", "/v1/entries"): WRITE,
@@ -68,6 +69,7 @@ BODIES = {
 }
 QUERIES = {
     ("GET", "/v1/entries"): "?topic=orders&key=k",
+    ("GET", "/v1/histogram"): "?topic=orders&key=k",
     ("GET", "/v1/journeys"): "?key=k",
     ("GET", "/v1/watermark"): "?topic=orders&queue_id=0",
     ("GET", "/v1/messages"): "?topic=orders&queue_id=0",

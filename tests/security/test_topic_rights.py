@@ -96,6 +96,7 @@ BODY_OF = {  # a body that names topics, in each form that the route takes: (con
 }  # fmt: skip
 QUERY_OF = {  # the query names a topic
     ("GET", "/v1/entries"): "key=K",
+    ("GET", "/v1/histogram"): "key=K",
     ("GET", "/v1/watermark"): "queue_id=0",
     ("GET", "/v1/messages"): "queue_id=0",
     ("GET", "/v1/offsets"): "queue_id=0",

@@ -24,6 +24,7 @@ from tierdex.index_service.answer import (
     Unasked,
 )
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+from tierdex.index_service.histogram import Histogram
 from tierdex.index_service.journey import Journey
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
@@ -53,6 +54,15 @@ def read_journey(body: bytes) -> Journey:
     return Journey(
         document["key"], about.entries, document["topics"], document["more"], about.complete,
         about.missing, about.as_of, about.unasked, about.lost, document.get("restricted", False),
+    )  # fmt: skip
+
+
+def read_histogram(body: bytes) -> Histogram:
+    document = read_json(body)
+    about = answer_of({**document, "entries": [], "next_cursor": None})
+    return Histogram(
+        document["begin"], document["end"], document["width_ms"], document["counts"], document["more"],
+        about.complete, about.missing, about.as_of, about.unasked,
     )  # fmt: skip
 
 

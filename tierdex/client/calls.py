@@ -3,7 +3,7 @@
 Pure: a function returns the call, or yields the calls of which each waits for the answer before it
 (`Steps`). remote.py makes methods of them.
 
-Depends on answers, arrow, call, errors and value_rules.
+Depends on answers, arrow, call, histogram, errors and value_rules.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tierdex.client import answers
 from tierdex.client.arrow import arrow_body, entry_columns, read_table
 from tierdex.client.call import ARROW_STREAM, Call, json_body, query_string
 from tierdex.errors import NotFoundError
+from tierdex.index_service.histogram import DEFAULT_BUCKETS
 from tierdex.value_rules import one_or_many
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tierdex.client.call import Steps
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+    from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.receipt import Receipt
     from tierdex.times import Time
@@ -118,6 +120,26 @@ def query(
         message_timeout=message_timeout,
     )  # fmt: skip
     return Call("GET", "/v1/entries", answers.read_answer, asked)
+
+
+def histogram(
+    topic: str | None = None,
+    *,
+    key: str | None = None,
+    message_id: str | None = None,
+    begin: Time | None = None,
+    end: Time | None = None,
+    buckets: int = DEFAULT_BUCKETS,
+    max_count: int | None = None,
+    on_error: OnError = "partial",
+    fresh_within: float | None = None,
+) -> Call[Histogram]:
+    """Count the entries of one key or message ID by time: those of all pages of `query` together."""
+    asked = query_string(
+        topic=topic, key=key, message_id=message_id, begin=begin, end=end, buckets=buckets,
+        max_count=max_count, on_error=on_error, fresh_within=fresh_within,
+    )  # fmt: skip
+    return Call("GET", "/v1/histogram", answers.read_histogram, asked)
 
 
 def journey(

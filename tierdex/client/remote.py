@@ -144,6 +144,7 @@ class _IndexVerbs:
     put_batch = Verb(calls.put_batch)
     flush = Verb(calls.flush)
     query = Verb(calls.query)
+    histogram = Verb(calls.histogram)
     journey = Verb(calls.journey)
     query_batch = Verb(calls.query_batch)
     query_batch_arrow = Verb(calls.query_batch_arrow)

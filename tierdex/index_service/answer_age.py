@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
     from tierdex.index_service.answer import Answer, Missing
+    from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.peers.peer_round import PeerRound
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView
@@ -61,7 +62,12 @@ class AnswerAge:
             self._read_view.refresh()
 
     def tell(
-        self, answers: Iterable[Answer], limit: float | None, round_: PeerRound, *, fail: bool
+        self,
+        answers: Iterable[Answer | Histogram],
+        limit: float | None,
+        round_: PeerRound,
+        *,
+        fail: bool,
     ) -> None:
         """Complete the answers. Raises IncompleteAnswerError when `fail` and they are too old.
 

@@ -19,11 +19,16 @@ from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.answer import Answer
 from tierdex.index_service.answer_age import AnswerAge
+from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.query_guard import QueryGuard
-from tierdex.index_service.requests.entry_rules import check_location, check_topic
+from tierdex.index_service.requests.entry_rules import (
+    check_integer,
+    check_location,
+    check_topic,
+)
 from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.indexfile.schema import message_schema
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.components import Components
+    from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.requests.query import QueryRequest
@@ -395,6 +401,48 @@ class Index(OperatedIndex):
             return None
         told = self._from_memory(topic, key, message_id, begin, end, max_count)
         return told if isinstance(told, Answer) else None
+
+    def histogram(
+        self,
+        topic: str | None = None,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        buckets: int = DEFAULT_BUCKETS,
+        max_count: int | None = None,
+        on_error: OnError = "partial",
+        fresh_within: float | None = None,
+    ) -> Histogram:
+        """Count the entries of one key or message ID by time: those of all pages of `query` together.
+
+        There are at most `buckets` (10 to 1000) counts, from the first entry to the last. It stops at the
+        newest `max_count` entries (None, and at most: the setting `query_max_entries`): then `more` is true.
+        """
+        from tierdex.index_service.query.time_counts import count_by_time
+
+        narrowed = narrow(self._settings, topic, message_id, (begin, end))
+        if narrowed is not None:
+            begin, end = narrowed.begin, narrowed.end
+        request = make_request(self._settings, QueryValues(topic, key, message_id, begin, end))
+        most = self._settings.query_max_entries
+        limit = most if max_count is None else check_integer(max_count, "max_count", 1, most)
+        buckets = check_integer(buckets, "buckets", BUCKETS_LEAST, BUCKETS_MOST)
+        fail, age = _check_on_error(on_error), self._age.limit(fresh_within)
+        with self._guard:
+            self._age.prepare(age)
+            peer_round = PeerRound()
+            found = count_by_time(
+                self._queries,
+                request,
+                buckets=buckets,
+                max_count=limit,
+                fail=fail,
+                peer_round=peer_round,
+            )
+            self._age.tell((found,), age, peer_round, fail=fail)
+            return found
 
     def query_batch(
         self,

@@ -300,30 +300,6 @@ class Answer(BaseModel):
     lost: list[LostOffsets] | None = None
 
 
-class JourneyEntry(Entry):
-    """An entry, and the milliseconds since the one before it."""
-
-    gap_ms: Int64 | None
-
-
-class Journey(BaseModel):
-    """One key over all topics, oldest entry first. `more` names topics whose oldest entries are left out."""
-
-    key: str
-    entries: list[JourneyEntry]
-    duration_ms: Int64 | None
-    topics: int
-    more: list[str]
-    complete: bool
-    missing: list[Missing]
-    as_of: Int64
-    unasked: list[Unasked]
-    lost: list[LostOffsets]
-    restricted: bool = Field(
-        description="only topics were asked that the caller may read, which are not all topics"
-    )
-
-
 class Lookup(TypedDict, total=False):
     """One lookup of a batch."""
 

@@ -3,7 +3,7 @@
 A number is digits, a boolean is `true` or `false`, a time is what `times` says. A name must
 be known and given once; text must be UTF-8. The index checks the meaning of the values.
 
-Depends on pydantic, models, message_models, times, schema, settings and value_rules.
+Depends on pydantic, models, message_models, times, histogram, schema, settings and value_rules.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tierdex.app.http.models import (
     asked_time,
 )
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
 from tierdex.indexfile.schema import MESSAGE_RANGES
 from tierdex.settings import MIB, NODE_PATTERN
 from tierdex.times import MS_PATTERN
@@ -84,6 +85,8 @@ MaxQueues = Annotated[int, _DIGITS, Field(ge=1, le=10_000)]
 MaxMessages = Annotated[int, _DIGITS, Field(ge=1, le=100_000)]
 MaxMessageBytes = Annotated[int, _DIGITS, Field(ge=1, le=16 * MIB)]
 WaitMs = Annotated[int, _DIGITS, Field(ge=0, le=60_000)]
+Buckets = Annotated[int, _DIGITS, Field(ge=BUCKETS_LEAST, le=BUCKETS_MOST)]
+CountLimit = Annotated[int, _DIGITS, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -132,12 +135,35 @@ class EntriesQuery(BaseModel):
     )
 
 
+class HistogramQuery(BaseModel):
+    """One lookup, whose entries are counted."""
+
+    topic: Topic | None = Field(
+        None, description="topic of `key`; narrows `message_id`", examples=["orders"]
+    )
+    key: Key | None = Field(None, description="the key; or `message_id`", examples=["ORDER-8841"])
+    message_id: Key | None = Field(None, description="the message ID; or `key`")
+    begin: Time | None = Field(None, description="earliest time, inclusive")
+    end: EndTime | None = Field(None, description="latest time, inclusive")
+    buckets: Buckets = Field(
+        DEFAULT_BUCKETS, description="most counts, from the first entry to the last"
+    )
+    max_count: CountLimit | None = Field(
+        None,
+        description="entries to count, newest files first; none, and at most: `query_max_entries`",
+    )
+    on_error: OnError = "partial"
+    fresh_within: Seconds | None = Field(
+        None, description="seconds; an older answer (see `as_of`) is incomplete and names the nodes"
+    )
+
+
 class JourneysQuery(BaseModel):
     """One key, in all topics."""
 
     key: Key = Field(description="the key to look up in every topic", examples=["ORDER-8841"])
     begin: Time | None = Field(None, description="earliest time, inclusive")
-    end: Time | None = Field(None, description="latest time, inclusive")
+    end: EndTime | None = Field(None, description="latest time, inclusive")
     max_count: MaxCount | None = Field(None, description="most entries of a topic; none: 16")
     on_error: OnError = "partial"
     message: Annotated[bool, BeforeValidator(_truth)] = Field(

@@ -25,11 +25,11 @@ from tierdex.app.http.codecs.json_lookups import (
     read_lookups,
 )
 from tierdex.app.http.codecs.topic_column import column_of, topics_in
+from tierdex.app.http.key_models import Histogram, Journey
 from tierdex.app.http.models import (
     Answer,
     Answers,
     EntriesToPut,
-    Journey,
     Lookup,
     Lookups,
     PublishedWatermark,
@@ -40,6 +40,7 @@ from tierdex.app.http.models import (
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.parameters import (
     EntriesQuery,
+    HistogramQuery,
     JourneysQuery,
     LookupsQuery,
     PutQuery,
@@ -133,6 +134,22 @@ def _message_call(request: Request, asked: dict[str, Any]) -> Callable[..., Any]
         service.message_fetcher.with_messages, key=asked["key"],
         message_id=asked.get("message_id"), note=service.metrics.count_shown, **limits,
     )  # fmt: skip
+
+
+@router.get(
+    "/v1/histogram",
+    summary="Count the entries of one key by time",
+    response_model=Histogram,
+    dependencies=[require(Scope.READ, HistogramQuery)],
+    responses=refusals(),
+)
+async def get_histogram(request: Request, query: Annotated[HistogramQuery, Query()]) -> Response:
+    """Count what all pages of a lookup have together, by time."""
+    service = service_of(request)
+    asked = vars(query)
+    found = await service.in_thread(lambda: service.index_to_query.histogram(**asked), slow=True)
+    service.metrics.count_lookups(1, found=bool(found.counts), complete=found.complete)
+    return json_response(found.to_dict())
 
 
 @router.get(
