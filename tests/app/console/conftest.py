@@ -35,8 +35,8 @@ def chromium_path() -> str:
     return path
 
 
-# Not for the session: while it lasts, its event loop keeps other tests from running theirs.
-@pytest.fixture(scope="module")
+# Not for the session: while it lasts, its event loop keeps tests of other folders from running theirs.
+@pytest.fixture(scope="package")
 def browser(chromium_path: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -48,7 +48,13 @@ def browser(chromium_path: str) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """Yield a page on which no script error and no refused resource may happen."""
+    with checked_page(browser) as page:
+        yield page
+
+
+@contextlib.contextmanager
+def checked_page(browser: Browser) -> Iterator[Page]:
+    """Open a page on which no script error and no refused resource may happen."""
     page = browser.new_page(viewport={"width": 1440, "height": 900}, timezone_id="America/New_York")
     page.set_default_timeout(PATIENCE_MS)
     complaints: list[str] = []

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from fastapi import FastAPI, Header
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from tierdex.app.console import console_router
+from tierdex.index_service.query.time_counts import in_buckets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,6 +228,20 @@ def fake_app(
         if explain:
             answer["explain"] = make_explain(files, missing=is_missing)
         return answer
+
+    @app.get("/v1/histogram")
+    def histogram(
+        key: str = "", buckets: int = 60, authorization: str | None = Header(None)
+    ) -> Any:
+        if key == "uncounted":
+            problem = {"title": "Unavailable", "status": 503, "detail": "the store does not answer"}
+            return JSONResponse(problem, 503, media_type="application/problem+json")
+        times = [make_entry(number, files)["timestamp"] for number in range(90)]
+        if key == "hot":
+            times = [YEAR_2013 - 20 * DAY + number * DAY for number in range(40)] * 25
+        found = in_buckets(np.array(times, np.int64), buckets)
+        told = replace(found, more=key == "hot").to_dict()
+        return refused(authorization) or told
 
     @app.get("/v1/admin/files")
     def admin_files(authorization: str | None = Header(None)) -> Any:

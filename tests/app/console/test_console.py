@@ -21,8 +21,8 @@ def test_lookup_shows_entries_pages_and_the_plan_that_ran(page: Page, serve: Ser
     page.goto(serve(fake_app()))
     page.get_by_label("Topic", exact=True).fill("UA")
     page.get_by_label("Key", exact=True).fill("N37422")
-    page.get_by_label("From").fill("2013-01-01")
-    page.get_by_label("To", exact=True).fill("2013-01-31")
+    page.locator("#begin").fill("2013-01-01")
+    page.locator("#end").fill("2013-01-31")
     page.get_by_role("button", name="Look up").click()
     rows = page.locator("#entries tbody tr")
     expect(rows).to_have_count(64)
@@ -44,7 +44,7 @@ def test_link_restores_and_runs_the_query_and_keeps_the_key_in_the_fragment(
     page.goto(f"{address}#lookup?message_id=A%26B%20%2B%23&begin={YEAR_2013}&max_count=5&explain=0")
     expect(page.locator("#entries tbody tr")).to_have_count(5)
     expect(page.get_by_role("textbox", name="Message ID")).to_have_value("A&B +#")
-    expect(page.get_by_label("From")).to_have_value("2013-01-01 00:00:00.000")
+    expect(page.locator("#begin")).to_have_value("2013-01-01 00:00:00.000")
     expect(page.locator("#explain-view")).to_be_empty()
     assert sent[0] == address
     page.reload()
@@ -111,15 +111,15 @@ def test_bad_input_is_explained_beside_its_field_and_nothing_is_sent(
     expect(page.locator("#key-error")).to_have_text("Enter a key.")
     expect(page.get_by_label("Key", exact=True)).to_be_focused()
     page.get_by_label("Key", exact=True).fill("x")
-    page.get_by_label("From").fill("2013-02-30")
+    page.locator("#begin").fill("2013-02-30")
     page.keyboard.press("Enter")
     expect(page.locator("#begin-error")).to_contain_text("not in the calendar")
     expect(page.locator("#key-error")).to_have_count(0)
-    page.get_by_label("From").fill("1362096000")
+    page.locator("#begin").fill("1362096000")
     page.keyboard.press("Enter")
     expect(page.locator("#begin-error")).to_contain_text("looks like seconds")
-    page.get_by_label("From").fill("2013-03-01T00:00:00.001Z")
-    page.get_by_label("To", exact=True).fill("1362096000000")
+    page.locator("#begin").fill("2013-03-01T00:00:00.001Z")
+    page.locator("#end").fill("1362096000000")
     page.keyboard.press("Enter")
     expect(page.locator("#begin-error")).to_have_text("“From” is after “To”.")
     assert not [url for url in asked if "entries" in url]
@@ -129,11 +129,11 @@ def test_bad_input_is_explained_beside_its_field_and_nothing_is_sent(
 
 def test_times_are_read_and_written_in_the_chosen_zone(page: Page, serve: Serve) -> None:
     page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=a&begin={YEAR_2013}&max_count=1")
-    expect(page.get_by_label("From")).to_have_value("2013-01-01 00:00:00.000")
+    expect(page.locator("#begin")).to_have_value("2013-01-01 00:00:00.000")
     page.get_by_label("Times in").select_option("local")
-    expect(page.get_by_label("From")).to_have_value("2012-12-31 19:00:00.000")
+    expect(page.locator("#begin")).to_have_value("2012-12-31 19:00:00.000")
     expect(page.locator("#entries thead")).to_contain_text("America/New_York")
-    page.get_by_label("From").fill("2013-07-01 08:00:00.250")
+    page.locator("#begin").fill("2013-07-01 08:00:00.250")
     page.get_by_role("button", name="Look up").click()
     expect(page.locator("#entries tbody tr")).to_have_count(1)
     assert "begin=1372680000250" in page.url
@@ -148,13 +148,13 @@ def test_zone_may_change_while_an_answer_is_awaited_and_after_a_refusal(
         page.goto(f"{address}#lookup?topic=UA&key=a&begin={YEAR_2013}&max_count=1")
         expect(page.locator("#answer")).to_have_text("Looking up …")
         page.get_by_label("Times in").select_option("local")
-        expect(page.get_by_label("From")).to_have_value("2012-12-31 19:00:00.000")
+        expect(page.locator("#begin")).to_have_value("2012-12-31 19:00:00.000")
         expect(page.locator("#answer")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#entries thead")).to_contain_text("America/New_York")
     page.goto(f"{address}#lookup?topic=UA&key=too-long&begin={YEAR_2013}")
     expect(page.locator("#key-error")).to_contain_text("longer than 4096 bytes")
     page.get_by_label("Times in").select_option("utc")
-    expect(page.get_by_label("From")).to_have_value("2013-01-01 00:00:00.000")
+    expect(page.locator("#begin")).to_have_value("2013-01-01 00:00:00.000")
     expect(page.locator("#answer")).to_be_empty()
 
 
@@ -164,16 +164,16 @@ def test_refused_form_leaves_no_earlier_answer_and_ends_a_running_query(
     gate = Gate()
     page.goto(f"{serve(fake_app(gate=gate))}#lookup?topic=UA&key=a")
     expect(page.get_by_text("Complete: every file")).to_be_visible()
-    page.get_by_label("From").fill("soon")
+    page.locator("#begin").fill("soon")
     page.get_by_role("button", name="Look up").click()
     expect(page.locator("#begin-error")).to_contain_text("“soon” is not a time")
     expect(page.locator("#answer")).to_be_empty()
     expect(page.locator("#explain-view")).to_be_empty()
-    page.get_by_label("From").fill("")
+    page.locator("#begin").fill("")
     with gate.shut():
         page.get_by_role("button", name="Look up").click()
         expect(page.locator("#answer")).to_have_text("Looking up …")
-        page.get_by_label("From").fill("later")
+        page.locator("#begin").fill("later")
         with page.expect_event("requestfailed") as ended:  # no answer can come any more
             page.get_by_role("button", name="Look up").click()
         assert "v1/entries" in ended.value.url
@@ -218,7 +218,7 @@ def test_empty_answer_claims_nothing_of_a_topic_that_may_not_exist(
     expect(page.get_by_role("status")).to_contain_text("No topic “ ua”")
     expect(page.locator(".note.good")).to_have_count(0)
     page.get_by_role("link", name="any time").click()
-    expect(page.get_by_label("To", exact=True)).to_have_value("")
+    expect(page.locator("#end")).to_have_value("")
     page.get_by_role("link", name="UA", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("none holds this key in topic UA")
     expect(page.locator(".note.good")).to_have_count(0)
@@ -368,9 +368,7 @@ def test_entries_stand_in_order_of_time_and_a_histogram_narrows_them(
     page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=a&begin=-7d")
     times = page.locator("#entries tbody tr td:first-child")
     expect(times).to_have_count(64)
-    expect(page.get_by_label("From")).to_have_value(
-        "-7d"
-    )  # a kept link means the last week for ever
+    expect(page.locator("#begin")).to_have_value("-7d")  # a kept link means the last week for ever
     expect(page.locator("#begin-read")).to_have_text("2013-02-03 00:00:00.000 UTC")
     expect(page.get_by_role("button", name="7 d")).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".pager")).to_contain_text("64 entries on 1 page so far")
@@ -391,16 +389,44 @@ def test_entries_stand_in_order_of_time_and_a_histogram_narrows_them(
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] - 2, box["y"] + 20)
     page.mouse.up()
-    expect(page.get_by_label("To", exact=True)).to_have_value(f"{shown[0]}")
-    expect(page.get_by_label("From")).to_have_value(re.compile("2013-01-"))
+    expect(page.locator("#end")).to_have_value(f"{shown[0]}")
+    expect(page.locator("#begin")).to_have_value(re.compile("2013-01-"))
     with page.expect_response("**/v1/entries?*message=true*"):  # asked for when the answer stands
         page.get_by_role("button", name="24 h").click()
-    expect(page.get_by_label("To", exact=True)).to_have_value("")
+    expect(page.locator("#end")).to_have_value("")
     expect(page.locator("#begin-read")).to_have_text("2013-02-09 00:00:00.000 UTC")
     page.locator(".histogram").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("From")).to_have_value(re.compile("2013-01-"))
+    expect(page.locator("#begin")).to_have_value(re.compile("2013-01-"))
+
+
+def test_histogram_is_that_of_all_pages_and_says_what_it_leaves_out(
+    page: Page, serve: Serve
+) -> None:
+    address = serve(fake_app())
+    chart = page.locator(".chart-of-entries")
+    page.goto(f"{address}#lookup?topic=UA&key=a")
+    expect(chart).to_contain_text(re.compile("90 entries from 2013-01-.* UTC. All entries."))
+    expect(page.get_by_role("heading", name="64 of 90 entries")).to_be_visible()
+    expect(page.locator(".pager")).to_contain_text("no counted entry is newer")
+    page.goto(f"{address}#lookup?topic=UA&key=hot")
+    told = "1,000 entries from 2012-12-12 00:00:00 to 2013-01-20 00:00:00 UTC. "
+    told += "The newest 1,000 entries; older ones are not counted."
+    expect(chart).to_contain_text(told)
+    expect(page.get_by_role("heading", name="64 of more than 1,000 entries")).to_be_visible()
+    told = "the newest of all, of 2013-01-20 00:00:00.000 UTC, is on a later page"
+    expect(page.locator(".pager")).to_contain_text(told)
+    page.locator(".histogram").focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")  # the last bar: none of its entries was fetched
+    expect(page.locator("#end")).to_have_value("2013-01-20 00:00:00.000")
+    page.goto(f"{address}#lookup?topic=UA&key=uncounted")
+    expect(chart).to_contain_text("64 entries from 2013-01")
+    expect(chart).to_contain_text(
+        "Only the fetched entries: the others could not be counted. the store"
+    )
+    expect(page.get_by_role("heading", name="64 entries, and more")).to_be_visible()
 
 
 def test_json_keeps_numbers_and_names_that_json_parse_would_change(

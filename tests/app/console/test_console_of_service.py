@@ -76,8 +76,8 @@ def look_up(page: Page, topic: str, key: str) -> None:
 
 def test_what_was_put_is_found_by_key_by_message_id_and_by_link(page: Page, address: str) -> None:
     page.goto(address)
-    page.get_by_label("From").fill("2013-01-01 10:00")
-    page.get_by_label("To", exact=True).fill("2013-01-02 05:59:59.999")
+    page.locator("#begin").fill("2013-01-01 10:00")
+    page.locator("#end").fill("2013-01-02 05:59:59.999")
     look_up(page, "UA", "N37422")
     rows = page.locator("#entries tbody tr")
     expect(rows).to_have_count(20)
@@ -140,6 +140,10 @@ def test_pages_follow_the_cursor_across_files(page: Page, address: str) -> None:
     page.goto(f"{address}#lookup?topic=UA&key=N37422&max_count=15")
     rows = page.locator("#entries tbody tr")
     expect(rows).to_have_count(15)
+    expect(page.get_by_role("heading", name="15 of 40 entries")).to_be_visible()
+    expect(page.locator(".chart-of-entries")).to_contain_text(
+        "40 entries from 2013-01-01 00:00:00 to"
+    )
     page.get_by_role("button", name="Next 15").click()
     expect(rows).to_have_count(30)
     page.get_by_role("button", name="Next 15").click()

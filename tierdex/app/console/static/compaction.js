@@ -1,7 +1,7 @@
 // The compaction view: what runs, what waits, what went wrong. It asks every two seconds while it is open.
 
 import { get } from "./api.js";
-import { byId, element, shape } from "./dom.js";
+import { byId, element, redraw, shape } from "./dom.js";
 import { facts } from "./files.js";
 import { formatAge, formatAny, formatBytes, formatCount, formatName, shortFileId } from "./format.js";
 import { Polling } from "./polling.js";
@@ -43,8 +43,8 @@ export class CompactionView {
     const { status } = this;
     const zone = this.zone();
     byId("compaction-age").textContent = `seen ${formatTime(this.polling.seenMs, zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
-    byId("compaction-body").replaceChildren(
-      ...stopped(status.worker_error ?? status.log?.worker_error), tiles(status, zone), ...running([...jobsOf(status), ...jobsOf(status.log)]), curves(this.history), ...lastError(status, zone),
+    redraw(
+      byId("compaction-body"), ...stopped(status.worker_error ?? status.log?.worker_error), tiles(status, zone), ...running([...jobsOf(status), ...jobsOf(status.log)]), curves(this.history), ...lastError(status, zone),
       ...totals(status),
     );
   }

@@ -17,6 +17,16 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+/** Replace what a node holds, again and again: focus and scrolling stay with the elements of the same id. */
+export function redraw(node, ...children) {
+  const focused = node.contains(document.activeElement) ? document.activeElement.id : "";
+  const scrolled = [...node.querySelectorAll("[id]")].filter((each) => each.scrollTop || each.scrollLeft)
+    .map(({ id, scrollTop, scrollLeft }) => ({ id, scrollTop, scrollLeft }));
+  node.replaceChildren(...children);
+  for (const { id, ...place } of scrolled) Object.assign(byId(id) ?? {}, place);
+  if (focused) byId(focused)?.focus({ preventScroll: true });
+}
+
 /** Put a message into a note element, or hide it when there is none. */
 export function showNote(note, text) {
   note.hidden = !text;

@@ -49,8 +49,11 @@ function funnel(explain) {
     ["pruned by filter", Number(explain.files_pruned_by_filter ?? 0), "pruned_by_filter"],
     ["read", Number(explain.files_read ?? 0), "read"],
   ];
-  const rest = considered - rows.slice(1).reduce((sum, [, count]) => sum + count, 0);
-  if (rest > 0) rows.splice(3, 0, ["not needed, missing", rest, "skipped"]);
+  const others = { pruned_by_topic: "pruned by topic", skipped: "not needed", missing: "missing" };
+  for (const [outcome, name] of Object.entries(others)) {
+    const count = (explain.files ?? []).filter((file) => file.outcome === outcome).length;
+    if (count) rows.splice(-1, 0, [name, count, outcome]);
+  }
   let left = 0; // what earlier rows took away shifts the next bar, as in a waterfall
   const bars = rows.map(([name, count, outcome]) => {
     const start = outcome === "considered" ? 0 : left;

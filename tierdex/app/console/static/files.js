@@ -1,7 +1,7 @@
 // The files view: states as a legend that filters, the time line, and the chosen file's facts.
 
 import { ApiError, get } from "./api.js";
-import { byId, element } from "./dom.js";
+import { byId, element, redraw } from "./dom.js";
 import { formatAny, formatBytes, formatCount, formatName, plural } from "./format.js";
 import { writeLink } from "./link.js";
 import { Polling } from "./polling.js";
@@ -64,10 +64,10 @@ export class FilesView {
       const own = this.files.filter((file) => file.state === state);
       return own.length ? [this.#legendButton(state, own, stateBadge(state))] : [];
     });
-    byId("files-legend").replaceChildren(...buttons);
+    redraw(byId("files-legend"), ...buttons);
     const kinds = ["index", "log"].map((kind) => [kind, this.files.filter((file) => (file.kind ?? "index") === kind)]);
     const isOneKind = kinds.some(([, own]) => !own.length);
-    byId("files-kinds").replaceChildren(...(isOneKind ? [] : kinds.map(([kind, own]) => this.#legendButton(kind, own, kind))));
+    redraw(byId("files-kinds"), ...(isOneKind ? [] : kinds.map(([kind, own]) => this.#legendButton(kind, own, kind))));
     this.timeline.show(this.files.filter((file) => !this.hidden.has(file.state) && !this.hidden.has(file.kind ?? "index")));
     this.#choose(this.timeline.files[this.timeline.chosen] ?? null);
   }
@@ -81,14 +81,14 @@ export class FilesView {
     };
     return element(
       "button",
-      { type: "button", "aria-pressed": String(!this.hidden.has(state)), title: `${formatCount(items)} items`, on: { click: toggle } },
+      { type: "button", id: `show-${state}`, "aria-pressed": String(!this.hidden.has(state)), title: `${formatCount(items)} items`, on: { click: toggle } },
       name, element("b", {}, formatCount(own.length)), element("span", { class: "quiet" }, formatBytes(bytes)),
     );
   }
 
   #choose(file) {
     this.chosen = file;
-    byId("file-details").replaceChildren(...(file ? this.#fileFacts(file) : this.#summary()));
+    redraw(byId("file-details"), ...(file ? this.#fileFacts(file) : this.#summary()));
     clearTimeout(this.asking);
     const isPublished = file?.state === "uploaded" && file.kind !== "log";
     if (isPublished && !this.publishedAt.has(file.file_id)) this.asking = setTimeout(() => this.#askWhenPublished(file), PAUSE_MS);
@@ -103,7 +103,7 @@ export class FilesView {
       if (!(error instanceof ApiError)) throw error; // the list says all else
       return;
     }
-    if (this.chosen?.file_id === fileId) byId("file-details").replaceChildren(...this.#fileFacts(this.chosen));
+    if (this.chosen?.file_id === fileId) redraw(byId("file-details"), ...this.#fileFacts(this.chosen));
   }
 
   #summary() {
@@ -138,7 +138,7 @@ export class FilesView {
         ...others.map((name) => [formatName(name), name.endsWith("_at") ? moment(file[name]) : formatAny(file[name])]),
       ]),
       hasSpan(file)
-        ? element("p", {}, element("a", { href: writeLink("lookup", { begin: file.min_time, end: file.max_time }) }, "Look up in this time range"))
+        ? element("p", {}, element("a", { id: "file-range", href: writeLink("lookup", { begin: file.min_time, end: file.max_time }) }, "Look up in this time range"))
         : null,
     ].filter(Boolean);
   }

@@ -1,26 +1,53 @@
 // Entries over time: a bar for each part of their range. A drag across it narrows the lookup to these times, and
 // so does Enter on a bar that the arrow keys chose.
+//
+// Counts are those of all pages: the service counts what is not fetched (`fetchCounts`). Until it has, and where it
+// cannot, the bars are those of the fetched entries, and the chart says so.
 
+import { ApiError } from "./api.js";
 import { element, shape } from "./dom.js";
 import { watchDrag } from "./drag.js";
-import { plural } from "./format.js";
-import { timeTicks } from "./time_axis.js";
+import { formatCount, plural } from "./format.js";
+import { ticksBelow } from "./time_axis.js";
 import { formatTime, zoneName } from "./times.js";
 
 const BARS = 60;
 const HEIGHT = 44;
 const DATE_MAX = 8_640_000_000_000_000n;
 
-/** Return the histogram of entries; `onNarrow(begin, end)` gets milliseconds, both inclusive. */
-export function histogram(entries, { zone, onNarrow }) {
+/** Return {begin, end, width_ms, counts} of fetched entries, as the service tells those of all. */
+export function countsOf(entries) {
   const times = entries.map(({ timestamp }) => BigInt(timestamp)).filter((time) => time >= -DATE_MAX && time <= DATE_MAX).map(Number);
   const begin = times.reduce((least, time) => Math.min(least, time), Infinity);
   const end = times.reduce((most, time) => Math.max(most, time), -Infinity);
-  if (!(end > begin)) return element("span"); // one moment has no shape
   const width = Math.max(1, Math.ceil((end - begin + 1) / BARS));
-  const counts = new Array(Math.ceil((end - begin + 1) / width)).fill(0);
+  const counts = times.length ? new Array(Math.ceil((end - begin + 1) / width)).fill(0) : [];
   for (const time of times) counts[Math.floor((time - begin) / width)] += 1;
+  return { begin, end, width_ms: width, counts };
+}
 
+/** Return {begin, end, width_ms, counts, words} of all pages of a lookup; `request` asks for them. Times that no calendar holds are left out. */
+export async function fetchCounts(request, { topic, key, message_id: messageId, begin, end }) {
+  const within = (time, bound) => (time === null || time === undefined || time === "" ? bound : time);
+  try {
+    const found = await request.get("v1/histogram", {
+      topic, key, message_id: messageId, begin: within(begin, -DATE_MAX), end: within(end, DATE_MAX), buckets: BARS,
+    });
+    return { ...found, words: wordsOf(found) };
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return { counts: null, words: `Only the fetched entries: the others could not be counted. ${error.message}` };
+  }
+}
+
+function wordsOf({ count, more, complete }) {
+  if (more) return `The newest ${formatCount(count)} entries; older ones are not counted.`;
+  return complete ? "All entries." : "All entries that could be asked.";
+}
+
+/** Return the chart of counts, `words` saying which those are; `onNarrow(begin, end)` gets milliseconds, both inclusive. */
+export function histogram({ begin, end, width_ms: width, counts }, words, { zone, onNarrow }) {
+  if (!(end > begin)) return element("span"); // one moment has no shape
   const told = element("p", { class: "hint", "aria-live": "polite" });
   const selection = shape("rect", { class: "selection", y: 0, height: HEIGHT, width: 0 });
   const drawing = shape("svg", {
@@ -30,7 +57,7 @@ export function histogram(entries, { zone, onNarrow }) {
   const tell = (from, to) => {
     const count = counts.slice(from, to + 1).reduce((sum, each) => sum + each, 0);
     const written = (time) => formatTime(BigInt(time), zone).slice(0, 19);
-    told.textContent = `${plural(count, "entry")} from ${written(begin + from * width)} to ${written(Math.min(begin + (to + 1) * width - 1, end))} ${zoneName(zone)}`;
+    told.textContent = `${plural(count, "entry")} from ${written(begin + from * width)} to ${written(Math.min(begin + (to + 1) * width - 1, end))} ${zoneName(zone)}. ${words}`;
   };
   const select = (from, to) => {
     selection.setAttribute("x", from);
@@ -49,7 +76,7 @@ export function histogram(entries, { zone, onNarrow }) {
     event.preventDefault();
   });
   tell(0, counts.length - 1);
-  return element("div", { class: "panel chart-of-entries" }, drawing, axis(begin, begin + counts.length * width, zone), told);
+  return element("div", { class: "panel chart-of-entries" }, drawing, ticksBelow(begin, begin + counts.length * width, zone), told);
 }
 
 function bars(counts) {
@@ -58,13 +85,4 @@ function bars(counts) {
     const height = count ? Math.max((count / most) * (HEIGHT - 2), 2) : 0;
     return shape("rect", { class: "entries-bar", x: place + 0.08, width: 0.84, y: HEIGHT - height, height });
   });
-}
-
-function axis(begin, end, zone) {
-  const labels = timeTicks(begin, end, 8, zone).map(({ at, label }) => {
-    const tick = element("span", {}, label);
-    tick.style.left = `${((at - begin) / (end - begin)) * 100}%`;
-    return tick;
-  });
-  return element("div", { class: "ticks", "aria-hidden": "true" }, labels);
 }

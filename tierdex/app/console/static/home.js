@@ -5,6 +5,7 @@
 import { ApiError, NewestRequest } from "./api.js";
 import { byId, element, shape } from "./dom.js";
 import { formatCount, plural } from "./format.js";
+import { offerFirst } from "./keyboard.js";
 import { writeLink, writeQuery } from "./link.js";
 import { formatTime, zoneName } from "./times.js";
 
@@ -44,6 +45,7 @@ export class Home {
   draw() {
     if (!this.isOpen || !this.topics) return;
     byId("home").replaceChildren(...(this.topics.length ? this.#table() : [nothingYet(this.access())]));
+    offerFirst(byId("home").querySelectorAll("tbody tr"));
   }
 
   async #findExamples() {

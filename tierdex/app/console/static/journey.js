@@ -1,16 +1,19 @@
 // The journey view: one key over all topics, on a time line, messages side by side, the time between them. The
-// fragment is the truth: `#journey?key=…`.
+// fragment is the truth: `#journey?key=…&begin=…&end=…`.
 
 import { ApiError, NewestRequest } from "./api.js";
-import { byId, element, shape, showNote } from "./dom.js";
+import { byId, element, showFieldError, showNote } from "./dom.js";
 import { formatMilliseconds, plural } from "./format.js";
-import { writeLink } from "./link.js";
+import { offerFirst } from "./keyboard.js";
+import { readLink, writeLink } from "./link.js";
 import { writeJson } from "./lossless_json.js";
 import { messageDrawer } from "./message_drawer.js";
 import { completenessBanner } from "./results.js";
+import { ticksBelow } from "./time_axis.js";
+import { TimeField, momentsOf, readRange } from "./time_field.js";
 import { formatTime, zoneName } from "./times.js";
 
-const WIDTH = 1000;
+const INPUTS = { key: "journey-key", begin: "journey-begin", end: "journey-end" };
 const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
 
 export class JourneyView {
@@ -18,31 +21,66 @@ export class JourneyView {
 
   constructor({ zone, wantKey }) {
     Object.assign(this, { zone, wantKey, found: null });
+    const holder = byId("journey-times");
+    this.times = {
+      begin: new TimeField({ holder, id: INPUTS.begin, label: "From", zone }),
+      end: new TimeField({ holder, id: INPUTS.end, label: "To", isEnd: true, zone }),
+    };
     byId("journey-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      const link = writeLink("journey", { key: byId("journey-key").value });
-      if (location.hash === link) this.open({ key: byId("journey-key").value });
-      else location.hash = link;
+      this.#submit();
     });
   }
 
   /** Show the journey of the key that a link names. */
-  async open({ key }) {
+  async open({ key, begin, end }) {
     this.close();
     byId("journey-key").value = key ?? "";
+    this.times.begin.write(begin ?? "", "utc");
+    this.times.end.write(end ?? "", "utc");
     byId("journey-answer").replaceChildren();
-    showNote(byId("journey-note"), null);
+    this.#clearErrors();
     if (!key) return;
+    byId("journey-answer").replaceChildren(element("p", { class: "quiet" }, "Looking up …"));
     try {
-      this.found = await this.#ask(key);
+      this.found = await this.#ask({ key, ...momentsOf({ begin, end }) });
     } catch (error) {
       if (error.name === "AbortError") return;
       if (!(error instanceof ApiError)) throw error;
-      showNote(byId("journey-note"), error.message);
+      byId("journey-answer").replaceChildren();
+      this.#refuse(error.field, error.message);
       this.wantKey(error);
       return;
     }
     this.#draw();
+  }
+
+  #submit() {
+    this.#clearErrors();
+    const faults = [];
+    const asked = { key: byId("journey-key").value, ...readRange(this.times, (...fault) => faults.push(fault)) };
+    if (!asked.key) faults.unshift(["key", "Enter a key."]);
+    for (const [name, message] of faults) this.#refuse(name, message);
+    if (faults.length) {
+      this.close();
+      byId("journey-answer").replaceChildren();
+      byId(INPUTS[faults[0][0]]).focus();
+      return;
+    }
+    const link = writeLink("journey", asked);
+    if (location.hash === link) this.open(readLink(link).parameters);
+    else location.hash = link; // the hashchange shows it
+  }
+
+  /** Show an error at the field that it is about, else below the form. */
+  #refuse(field, message) {
+    if (field in INPUTS) showFieldError(byId(INPUTS[field]), message);
+    else showNote(byId("journey-note"), message);
+  }
+
+  #clearErrors() {
+    showNote(byId("journey-note"), null);
+    for (const id of Object.values(INPUTS)) showFieldError(byId(id), null);
   }
 
   close() {
@@ -50,17 +88,18 @@ export class JourneyView {
     this.#request.end();
   }
 
-  zoneChanged() {
+  zoneChanged(before) {
+    for (const field of Object.values(this.times)) field.zoneChanged(before);
     this.#draw();
   }
 
   /** Ask with messages; without them where this service, or this key, does not show any. */
-  async #ask(key) {
+  async #ask(asked) {
     try {
-      return await this.#request.get("v1/journeys", { key, message: "true" });
+      return await this.#request.get("v1/journeys", { ...asked, message: "true" });
     } catch (error) {
       if (!(error instanceof ApiError) || ![403, 404].includes(error.status)) throw error;
-      return this.#request.get("v1/journeys", { key });
+      return this.#request.get("v1/journeys", asked);
     }
   }
 
@@ -75,9 +114,10 @@ export class JourneyView {
         element("h2", {}, entries.length ? `${plural(entries.length, "message")} in ${formatSpan(duration)}` : "No message"),
         element("span", { class: "quiet" }, `${plural(topics, "topic")} asked${more.length ? `; older ones in ${more.join(", ")}` : ""}`), save,
       ),
-      ...(entries.length > 1 ? [line(entries, Number(duration))] : []),
+      ...(entries.length > 1 ? [lines(entries, Number(duration), this.zone())] : []),
       element("ol", { class: "journey" }, entries.map((entry, number) => card(entry, number, this.zone()))),
     );
+    offerFirst(byId("journey-answer").querySelectorAll(".journey > li"));
   }
 }
 
@@ -104,20 +144,26 @@ function card(entry, number, zone) {
   const gap = entry.gap_ms === null ? null : element("p", { class: "gap" }, `+ ${formatSpan(entry.gap_ms)}`);
   const place = entry.queue_id === null ? entry.source ?? "" : `queue ${entry.queue_id}, offset ${entry.offset}`;
   return element(
-    "li", { class: "panel", id: `stop-${number}`, tabindex: "0" }, gap,
+    "li", { class: "panel", id: `stop-${number}`, tabindex: "-1" }, gap,
     element("strong", {}, entry.topic), " ", element("span", { class: "code" }, formatTime(entry.timestamp, zone)), ` ${zoneName(zone)}`,
     element("p", { class: "quiet" }, place), entry.message ? messageDrawer(entry.message) : null,
   );
 }
 
-/** Return the stops on a line, as far apart as their times are; a click goes to the card. */
-function line(entries, duration) {
+/** Return a line for each topic, the stops as far apart as their times are; a click goes to the card, as the arrow keys do. */
+function lines(entries, duration, zone) {
   const first = Number(entries[0].timestamp);
-  const stops = entries.map((entry, number) => {
-    const x = 10 + ((Number(entry.timestamp) - first) / (duration || 1)) * (WIDTH - 20);
-    const stop = shape("circle", { cx: x, cy: 12, r: 6, class: "stop", on: { click: () => byId(`stop-${number}`).focus() } });
-    stop.append(shape("title", {}, `${entry.topic}: ${formatSpan(Number(entry.timestamp) - first)} after the first`));
-    return stop;
+  const stopsOf = (topic) => entries.flatMap((entry, number) => {
+    if (entry.topic !== topic) return [];
+    const since = Number(entry.timestamp) - first;
+    const stop = element("span", { class: "stop", title: `${topic}: ${formatSpan(since)} after the first`, on: { click: () => byId(`stop-${number}`).focus() } });
+    stop.style.left = `${(since / (duration || 1)) * 100}%`;
+    return [stop];
   });
-  return shape("svg", { viewBox: `0 0 ${WIDTH} 24`, class: "journey-line", role: "img", "aria-label": "Messages over time" }, shape("line", { x1: 10, y1: 12, x2: WIDTH - 10, y2: 12 }), stops);
+  const topics = [...new Set(entries.map(({ topic }) => topic))];
+  return element(
+    "div", { class: "journey-line panel", role: "img", "aria-label": "Messages over time, a line a topic" },
+    topics.flatMap((topic) => [element("span", { class: "code wrap" }, topic), element("span", { class: "lane" }, stopsOf(topic))]),
+    ...(duration ? [element("span"), ticksBelow(first, first + duration, zone)] : []),
+  );
 }

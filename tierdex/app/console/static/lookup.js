@@ -2,28 +2,32 @@
 // reading it fills the form and runs the query; without a query it is the home page.
 //
 // What stands under the form belongs to `query`: whoever changes or refuses the query clears it first, and
-// an answer that comes after that is thrown away. `pages` is empty until the first answer is there.
+// an answer that comes after that is thrown away. `pages` is empty until the first answer is there. `counts` are
+// those of all pages, once the service has told them; it is asked when there is more than one page.
 
 import { ApiError, NewestRequest } from "./api.js";
 import { copyMenu } from "./copy_menu.js";
 import { byId, element } from "./dom.js";
 import { explainView } from "./explain.js";
 import { drawMessages, fetchMessages } from "./found_messages.js";
-import { formatMilliseconds, plural } from "./format.js";
-import { histogram } from "./histogram.js";
+import { formatCount, formatMilliseconds, plural } from "./format.js";
+import { countsOf, fetchCounts, histogram } from "./histogram.js";
 import { Home } from "./home.js";
+import { offerFirst } from "./keyboard.js";
 import { isQuery, readLink, writeLink, writeQuery } from "./link.js";
 import { LookupForm } from "./lookup_form.js";
 import { nothingFound } from "./nothing_found.js";
 import { completenessBanner, entriesTable } from "./results.js";
 import { saveLookup, showSavedLookups } from "./saved_lookups.js";
-import { isBeforeNow, parseTime } from "./times.js";
+import { momentsOf } from "./time_field.js";
+import { formatTime, zoneName } from "./times.js";
 
 export class Lookup {
   /** `zone()` says "utc" or "local", `access()` what the caller may do; `wantKey(error)` asks the user for an API key. */
   constructor({ zone, access, wantKey }) {
-    Object.assign(this, { zone, wantKey, query: null, pages: [], isNewestFirst: true });
+    Object.assign(this, { zone, wantKey, query: null, pages: [], counts: null, isNewestFirst: true });
     this.request = new NewestRequest();
+    this.counting = new NewestRequest();
     this.home = new Home({ zone, access, wantKey });
     this.form = new LookupForm({ zone, onSubmit: (query) => this.#go(query), onRefuse: () => this.#clear() });
     showSavedLookups();
@@ -60,12 +64,7 @@ export class Lookup {
 
   /** Run a query. A time that counts back from now is one moment for all its pages. */
   #run(query) {
-    const asked = { ...query };
-    for (const name of ["begin", "end"]) {
-      if (!isBeforeNow(query[name] ?? "")) continue;
-      asked[name] = parseTime(query[name]);
-    }
-    this.query = asked;
+    this.query = { ...query, ...momentsOf(query) };
     byId("answer").replaceChildren(element("p", { class: "quiet" }, "Looking up …"));
     return this.#fetchPage(null);
   }
@@ -83,6 +82,7 @@ export class Lookup {
       const messages = answer.entries.length ? fetchMessages({ ...parameters, cursor }) : null;
       this.pages.push({ answer, milliseconds, messages, topics: isEmpty ? await this.#topics() : null });
       this.#draw(cursor !== null);
+      if (cursor === null && answer.next_cursor) this.#count();
     } catch (error) {
       if (error.name === "AbortError") return; // a newer query, or none, took its place
       if (!(error instanceof ApiError)) throw error;
@@ -91,6 +91,17 @@ export class Lookup {
       this.wantKey(error);
     }
     answerNode.setAttribute("aria-busy", "false");
+  }
+
+  /** Count the entries of all pages, beside the page that stands. */
+  async #count() {
+    try {
+      this.counts = await fetchCounts(this.counting, this.query);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      throw error;
+    }
+    this.#drawHistogram();
   }
 
   /** Return the topics, null where the service does not tell them: an empty answer must not depend on it. */
@@ -116,7 +127,7 @@ export class Lookup {
         byId("sort-time").focus();
       };
       found.push(
-        histogram(entries, { zone, onNarrow: (begin, end) => this.form.narrow(String(begin), String(end)) }),
+        element("div", { id: "over-time" }),
         entriesTable(entries, zone, { isNewestFirst: this.isNewestFirst, sort }),
       );
     }
@@ -125,16 +136,43 @@ export class Lookup {
     byId("answer").replaceChildren(
       isNothing ? nothingFound(this.query, answer, topics, zone) : completenessBanner(answer, zone), ...found,
     );
-    if (entries.length) this.#showMessages(byId("entries"), entries);
+    if (entries.length) {
+      this.#drawHistogram();
+      this.#showMessages(byId("entries"), entries);
+    }
     byId("explain-view").replaceChildren(...(answer.explain ? [explainView(answer.explain)] : []));
-    if (isNextPage) byId("next-page")?.focus();
+    offerFirst(byId("answer").querySelectorAll("#entries tbody tr"));
+    if (isNextPage) (byId("next-page") ?? byId("answer-title")).focus();
   }
 
-  #head({ entries, next_cursor: more }) {
+  /** Draw the counts that are known best: of all pages, or of the fetched ones. */
+  #drawHistogram() {
+    const answer = joinPages(this.pages.map((page) => page.answer));
+    const waiting = answer.next_cursor ? "Only the fetched entries; counting the others …" : "";
+    const counts = this.counts?.counts ? this.counts : countsOf(answer.entries);
+    byId("answer-title").textContent = this.#title(answer);
+    if (answer.next_cursor) byId("page-boundary").textContent = this.#boundary(answer.entries);
+    const hadFocus = byId("over-time").contains(document.activeElement);
+    const onNarrow = (begin, end) => this.form.narrow(String(begin), String(end));
+    byId("over-time").replaceChildren(histogram(counts, this.counts?.words ?? waiting, { zone: this.zone(), onNarrow }));
+    if (hadFocus) byId("over-time").querySelector(".histogram")?.focus();
+  }
+
+  /** Say how many entries stand here, and of how many. */
+  #title({ entries, next_cursor: more }) {
+    if (!entries.length) return "No entry";
+    if (!more) return plural(entries.length, "entry");
+    const { count, more: hasOlder } = this.counts ?? {};
+    return count > entries.length
+      ? `${formatCount(entries.length)} of ${hasOlder ? "more than " : ""}${plural(count, "entry")}`
+      : `${plural(entries.length, "entry")}, and more`;
+  }
+
+  #head(answer) {
     const milliseconds = this.pages.reduce((sum, page) => sum + page.milliseconds, 0);
     return element(
       "div", { class: "answer-head" },
-      element("h2", { id: "answer-title" }, entries.length ? `${plural(entries.length, "entry")}${more ? ", and more" : ""}` : "No entry"),
+      element("h2", { id: "answer-title", tabindex: "-1" }, this.#title(answer)),
       element("span", { class: "quiet" }, `${this.pages.length > 1 ? `${this.pages.length} pages, ` : ""}answered in ${formatMilliseconds(milliseconds)}`),
       element(
         "span", { class: "actions" },
@@ -151,8 +189,19 @@ export class Lookup {
     return element(
       "div", { class: "pager" },
       element("button", { type: "button", id: "next-page", on: { click: next } }, `Next ${this.query.max_count ?? 64}`),
-      element("span", { class: "quiet" }, `${plural(entries.length, "entry")} on ${plural(this.pages.length, "page")} so far, in order of time among themselves: files that were not asked yet may hold newer ones.`),
+      element("span", { class: "quiet", id: "page-boundary" }, this.#boundary(entries)),
     );
+  }
+
+  /** Say what the order of time means as long as there are other pages. */
+  #boundary(entries) {
+    const said = `${plural(entries.length, "entry")} on ${plural(this.pages.length, "page")} so far, in order of time among themselves: `;
+    const newest = entries.reduce((most, { timestamp }) => (timestamp > most ? timestamp : most), entries[0].timestamp);
+    if (!this.counts?.counts) return `${said}entries that are not fetched yet may be newer.`;
+    const zone = this.zone();
+    return this.counts.end > newest
+      ? `${said}the newest of all, of ${formatTime(this.counts.end, zone)} ${zoneName(zone)}, is on a later page.`
+      : `${said}no counted entry is newer.`;
   }
 
   /** Put messages under the rows as they come, page by page. */
@@ -166,8 +215,10 @@ export class Lookup {
   /** End what is under way and leave nothing of it, nor of what it was asked, in sight. */
   #clear() {
     this.request.end();
+    this.counting.end();
     this.query = null;
     this.pages = [];
+    this.counts = null;
     byId("answer").replaceChildren();
     byId("answer").setAttribute("aria-busy", "false");
     byId("explain-view").replaceChildren();

@@ -1,10 +1,7 @@
 // The lookup's form: fields to a query and back, times as people write them, errors beside their fields.
-//
-// A query is what a link holds. Its times are milliseconds, or count back from now (`7d`): those stay as they
-// were written, so that a kept link means the last week next month, too.
 
 import { byId, element, showFieldError, showNote } from "./dom.js";
-import { formatTime, isBeforeNow, parseTime, zoneName } from "./times.js";
+import { TimeField, readRange } from "./time_field.js";
 
 const INPUTS = {
   topic: "topic", key: "key", message_id: "message-id", begin: "begin", end: "end", max_count: "max-count",
@@ -15,13 +12,18 @@ const RANGES = { "15m": "15 min", "1h": "1 h", "24h": "24 h", "7d": "7 d", "30d"
 export class LookupForm {
   /** `onSubmit(query)` gets a query without faults, `onRefuse()` is called where there are some. */
   constructor({ zone, onSubmit, onRefuse }) {
-    Object.assign(this, { zone, onSubmit, onRefuse, byMessageId: false });
+    Object.assign(this, { onSubmit, onRefuse, byMessageId: false });
     byId("lookup-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.submit();
     });
     this.#watchTabs();
-    TIMES.forEach((name) => this.#watchTime(name));
+    const holder = byId("lookup-times");
+    const onChange = () => this.#showRange();
+    this.times = {
+      begin: new TimeField({ holder, id: "begin", label: "From", zone, onChange }),
+      end: new TimeField({ holder, id: "end", label: "To", isEnd: true, zone, onChange }),
+    };
     byId("ranges").replaceChildren(...Object.entries(RANGES).map(([range, label]) => element(
       "button", { type: "button", "data-range": range, on: { click: () => this.narrow(range, "") } }, label,
     )));
@@ -30,7 +32,7 @@ export class LookupForm {
   /** Show a query; times of a link are UTC where they name no zone, as in the API. */
   fill(query) {
     for (const [name, id] of Object.entries(INPUTS)) byId(id).value = query[name] ?? (name === "max_count" ? "64" : "");
-    for (const name of TIMES) this.#writeTime(name, "utc");
+    for (const name of TIMES) this.times[name].write(query[name] ?? "", "utc");
     byId("explain").checked = query.explain !== "0";
     this.#choose("message_id" in query);
     this.clearErrors();
@@ -46,9 +48,8 @@ export class LookupForm {
 
   /** Set the times, and look up where the form says what. */
   narrow(begin, end) {
-    byId("begin").value = begin;
-    byId("end").value = end;
-    for (const name of TIMES) this.#writeTime(name, "utc");
+    this.times.begin.write(begin, "utc");
+    this.times.end.write(end, "utc");
     const what = this.byMessageId ? ["message-id"] : ["topic", "key"];
     if (what.every((id) => byId(id).value)) this.submit();
   }
@@ -67,7 +68,7 @@ export class LookupForm {
 
   /** Write the same moments again after the zone changed from `before`. */
   zoneChanged(before) {
-    for (const name of TIMES) this.#writeTime(name, before);
+    for (const name of TIMES) this.times[name].zoneChanged(before);
   }
 
   #read() {
@@ -79,26 +80,13 @@ export class LookupForm {
     for (const [name, value] of Object.entries(query)) {
       if (value === "") fault(name, `Enter a ${name.replace("_", " ")}.`);
     }
-    const moments = {};
-    for (const name of TIMES) {
-      try {
-        moments[name] = this.#moment(name, this.zone());
-        query[name] = isBeforeNow(byId(name).value.trim()) ? byId(name).value.trim() : moments[name];
-      } catch (error) {
-        fault(name, error.message);
-      }
-    }
-    if (moments.begin && moments.end && moments.begin > moments.end) fault("begin", "“From” is after “To”.");
+    Object.assign(query, readRange(this.times, fault));
     query.max_count = byId("max-count").value.trim();
     if (!/^[1-9]\d{0,8}$/.test(query.max_count)) fault("max_count", "A number from 1.");
     query.explain = byId("explain").checked ? "1" : "0";
     for (const [name, message] of faults) this.refuse(name, message);
     if (faults.length) byId(INPUTS[faults[0][0]]).focus();
     return faults.length ? null : query;
-  }
-
-  #moment(name, zone) {
-    return parseTime(byId(name).value, { zone, isEnd: name === "end" });
   }
 
   #watchTabs() {
@@ -122,45 +110,11 @@ export class LookupForm {
     }
   }
 
-  #watchTime(name) {
-    byId(name).addEventListener("input", () => this.#explainTime(name));
-    const picker = byId(`${name}-pick`);
-    document.querySelector(`[data-pick="${name}"]`).addEventListener("click", () => picker.showPicker());
-    picker.addEventListener("input", () => {
-      byId(name).value = picker.value.replace("T", " ");
-      this.#explainTime(name);
-    });
-  }
-
-  /** Write what a field holds, in `zone` where it names none, as this zone's wall clock; what no calendar holds stays. */
-  #writeTime(name, zone) {
-    const field = byId(name);
-    try {
-      const moment = isBeforeNow(field.value.trim()) ? null : this.#moment(name, zone);
-      const written = formatTime(moment, this.zone());
-      if (/^\d{4}-/.test(written)) field.value = written;
-    } catch {
-      // not a time: it stays as it is, and the hint below the field says so
-    }
-    this.#explainTime(name);
-  }
-
-  #explainTime(name) {
-    const note = byId(`${name}-read`);
-    const text = byId(name).value.trim();
-    showFieldError(byId(name), null);
-    note.title = "";
-    try {
-      const value = this.#moment(name, this.zone());
-      const read = value === null ? "" : formatTime(value, this.zone());
-      // what was typed in full needs no repetition: then the epoch milliseconds say more
-      note.textContent = read === text ? value ?? "" : `${read} ${zoneName(this.zone())}`;
-      if (value !== null) note.title = `${value} ms since the epoch`;
-    } catch {
-      note.textContent = "not a time yet";
-    }
+  /** Mark the quick range that the fields say, if any. */
+  #showRange() {
+    const { begin, end } = this.times;
     for (const button of byId("ranges").children) {
-      button.setAttribute("aria-pressed", String(byId("end").value === "" && button.dataset.range === byId("begin").value.trim().replace(/^-/, "")));
+      button.setAttribute("aria-pressed", String(end.text === "" && button.dataset.range === begin.text.replace(/^-/, "")));
     }
   }
 }

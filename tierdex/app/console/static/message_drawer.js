@@ -5,6 +5,7 @@ import { copyText, element } from "./dom.js";
 import { bodyView, bytesOf } from "./message_body.js";
 
 const TABS = { json: "JSON", raw: "raw", hex: "hex" };
+const FORM_NAMES = { json: "JSON", text: "text", binary: "hex" };
 const WITHOUT = {
   gone: "Gone from the log", mismatch: "Not shown", unavailable: "The log does not answer", too_large: "Too long",
   withheld: "Withheld", unresolved: "No message",
@@ -16,8 +17,10 @@ export function messageDrawer(message, link = null) {
     return element("p", { class: "quiet drawer", "data-outcome": message.outcome }, `${WITHOUT[message.outcome] ?? message.outcome}: ${message.reason ?? ""}`);
   }
   const holder = element("div", {});
-  const tabs = Object.keys(TABS).map((tab) => element(
-    "button", { type: "button", class: "quiet-button", "data-tab": tab, on: { click: () => show(tab) } }, TABS[tab],
+  // Where the body is no JSON, the first way to show it is what it is; the same way twice helps nobody.
+  const names = { ...TABS, json: FORM_NAMES[message.form] ?? TABS.json };
+  const tabs = Object.keys(TABS).filter((tab) => tab === "json" || names[tab] !== names.json).map((tab) => element(
+    "button", { type: "button", class: "quiet-button", "data-tab": tab, on: { click: () => show(tab) } }, names[tab],
   ));
   const show = (tab) => {
     for (const button of tabs) button.setAttribute("aria-pressed", String(button.dataset.tab === tab));
@@ -45,7 +48,8 @@ export function messageDrawer(message, link = null) {
 function contentOf(message, tab) {
   if (message.body === null) return element("span", { class: "quiet" }, "no value");
   if (tab === "json" && message.text !== null) return bodyView(new TextEncoder().encode(message.text), message.form === "json" ? "json" : "text");
-  return bodyView(bytesOf(message.body, message.encoding), tab === "hex" ? "hex" : "text");
+  const isHex = tab === "hex" || (tab === "json" && message.form === "binary");
+  return bodyView(bytesOf(message.body, message.encoding), isHex ? "hex" : "text");
 }
 
 function textOf(value, encoding) {

@@ -1,21 +1,25 @@
 // The messages view: one queue, a page at a time, or its tail as it grows. The fragment is the truth:
-// `#messages?topic=…&queue_id=…&offset=…&form=…`; without an offset it is the end of the queue.
+// `#messages?topic=…&queue_id=…&offset=…&form=…`; `begin` instead of `offset` is the first message of a time, and
+// without both it is the end of the queue.
 //
 // Messages stand in order of offsets, the newest last. While the tail is followed, one request at a time waits
 // for more at the end; leaving the view, or any other question, ends it.
 
 import { ApiError, NewestRequest, get } from "./api.js";
-import { byId, element, showFieldError, showNote } from "./dom.js";
+import { byId, element, redraw, showFieldError, showNote } from "./dom.js";
 import { formatBytes, formatCount, plural } from "./format.js";
+import { offerFirst } from "./keyboard.js";
 import { readLink, writeLink } from "./link.js";
 import { FORMS, bodyView, bytesOf } from "./message_body.js";
+import { TimeField, momentsOf } from "./time_field.js";
 import { formatTime, zoneName } from "./times.js";
 
 const PAGE = 50;
 const TAIL_ROWS_MAX = 1000;
 const WAIT_MS = 20_000;
 const PAUSE_MS = 2_000; // after an error
-const FIELDS = { topic: "queue-topic", queue_id: "queue-id", offset: "queue-offset" };
+const FIELDS = { topic: "queue-topic", queue_id: "queue-id", offset: "queue-offset", timestamp: "queue-begin" };
+const NUMBERS = { queue_id: /^\d{1,10}$/, offset: /^\d{0,19}$/ };
 
 export class MessagesView {
   #request = new NewestRequest();
@@ -23,10 +27,11 @@ export class MessagesView {
 
   constructor({ zone, wantKey }) {
     Object.assign(this, { zone, wantKey, shown: null, isOpen: false });
+    this.begin = new TimeField({ holder: byId("queue-times"), id: "queue-begin", label: "or from", zone });
     byId("queue-form").addEventListener("submit", (event) => this.#submit(event));
     byId("queue-topic").addEventListener("change", () => this.#offerQueues());
     byId("body-form").addEventListener("change", () => this.#draw());
-    byId("queue-older").addEventListener("click", () => this.#go(BigInt(this.shown.first) - BigInt(PAGE)));
+    byId("queue-older").addEventListener("click", () => this.#go(this.#olderThan(BigInt(this.shown.first))));
     byId("queue-newer").addEventListener("click", () => this.#go(BigInt(this.shown.next)));
     byId("queue-newest").addEventListener("click", () => this.#go(null));
     byId("queue-tail").addEventListener("change", () => this.#follow());
@@ -37,13 +42,14 @@ export class MessagesView {
     this.close();
     this.isOpen = true;
     for (const [name, id] of Object.entries(FIELDS)) byId(id).value = parameters[name] ?? "";
+    this.begin.write(parameters.begin ?? "", "utc");
     if (FORMS.includes(parameters.form)) byId("body-form").value = parameters.form;
     byId("queue-tail").checked = parameters.tail === "1";
     this.shown = null;
     this.#clearErrors();
     byId("queue-view").replaceChildren();
     this.#offerTopics();
-    if (parameters.topic && parameters.queue_id) await this.#load(parameters.offset ?? null);
+    if (parameters.topic && parameters.queue_id) await this.#load(parameters.offset ?? null, momentsOf(parameters).begin);
   }
 
   /** End what is under way. */
@@ -53,37 +59,63 @@ export class MessagesView {
     this.#request.end();
   }
 
-  zoneChanged() {
+  zoneChanged(before) {
+    this.begin.zoneChanged(before);
     this.#draw();
   }
 
   #submit(event) {
     event.preventDefault();
-    this.#go(byId("queue-offset").value.trim() || null);
+    this.#go(byId("queue-offset").value.trim() || null, this.begin.text);
   }
 
-  /** Go to an offset, null for the end: by the address, so that it can be sent and gone back to. */
-  #go(offset) {
+  /** Go to an offset, or a time, null for the end: by the address, so that it can be sent and gone back to. */
+  #go(offset, begin = "") {
+    this.#clearErrors();
     const queue = { topic: byId("queue-topic").value, queue_id: byId("queue-id").value.trim() || "0" };
-    if (!queue.topic) {
-      byId("queue-topic").focus();
-      showFieldError(byId("queue-topic"), "Enter a topic.");
+    const fault = this.#faultOf({ ...queue, offset: String(offset ?? ""), begin });
+    if (fault) {
+      const [input, message] = fault;
+      input.focus();
+      showFieldError(input, message);
       return;
     }
-    const at = offset === null ? null : BigInt(offset) < 0n ? 0n : offset;
-    const tail = byId("queue-tail").checked && offset === null ? "1" : null;
-    const link = writeLink("messages", { ...queue, offset: at, form: byId("body-form").value, tail });
+    const isTail = byId("queue-tail").checked && offset === null && !begin;
+    const link = writeLink("messages", {
+      ...queue, offset, begin: begin && this.begin.value(), form: byId("body-form").value, tail: isTail ? "1" : null,
+    });
     if (location.hash === link) this.open(readLink(link).parameters);
     else location.hash = link; // the hashchange shows it
   }
 
-  async #load(offset) {
+  #olderThan(first) {
+    return first > BigInt(PAGE) ? first - BigInt(PAGE) : 0n;
+  }
+
+  /** Return the field that is wrong, and what is wrong with it. */
+  #faultOf({ topic, queue_id: queueId, offset, begin }) {
+    if (!topic) return [byId("queue-topic"), "Enter a topic."];
+    if (!NUMBERS.queue_id.test(queueId)) return [byId("queue-id"), "A whole number from 0."];
+    if (!NUMBERS.offset.test(offset)) return [byId("queue-offset"), "A whole number from 0; nothing: the end."];
+    if (offset && begin) return [byId("queue-begin"), "An offset or a time, not both."];
+    try {
+      this.begin.moment();
+      return null;
+    } catch (error) {
+      return [byId("queue-begin"), error.message];
+    }
+  }
+
+  /** Show messages from an offset, or from a time on; null: the newest. */
+  async #load(offset, begin) {
     await this.#try(async () => {
       const queue = { topic: byId("queue-topic").value, queue_id: byId("queue-id").value };
       let from = offset;
-      if (from === null) {
+      if (from === null && begin) {
+        from = (await this.#request.get("v1/offsets", { ...queue, timestamp: begin })).offset;
+      } else if (from === null) {
         const { end_offsets: ends } = await this.#request.get("v1/offsets", queue);
-        from = BigInt(ends.disk) > BigInt(PAGE) ? BigInt(ends.disk) - BigInt(PAGE) : 0n;
+        from = this.#olderThan(BigInt(ends.disk));
       }
       const answer = await this.#request.get("v1/messages", { ...queue, offset: from, max_count: PAGE, encoding: "base64" });
       this.shown = { queue, answer, messages: answer.messages, first: answer.first_offset, next: answer.next_offset };
@@ -138,7 +170,8 @@ export class MessagesView {
     const { answer, messages, first, next } = this.shown;
     byId("queue-older").disabled = BigInt(first) <= BigInt(answer.begin_offset);
     byId("queue-newer").disabled = BigInt(next) >= BigInt(answer.end_offset);
-    byId("queue-view").replaceChildren(...[this.#head(), missingNote(answer), messages.length ? this.#table(messages) : null].filter(Boolean));
+    redraw(byId("queue-view"), ...[this.#head(), missingNote(answer), messages.length ? this.#table(messages) : null].filter(Boolean));
+    offerFirst(byId("queue-view").querySelectorAll("tbody tr"));
   }
 
   #head() {
@@ -158,7 +191,7 @@ export class MessagesView {
       place === 1 ? element("small", {}, ` ${zoneName(zone)}`) : null,
     ));
     return element(
-      "div", { class: "panel messages", tabindex: "0", role: "region", "aria-label": "Messages" },
+      "div", { class: "panel messages", id: "queue-table", tabindex: "0", role: "region", "aria-label": "Messages" },
       element("table", { id: "messages" }, element("thead", {}, element("tr", {}, head)), element("tbody", {}, rows)),
     );
   }

@@ -1,7 +1,7 @@
 // The nodes view: whether this service is ready and what its owner has to do, and how far each node has published.
 
 import { get } from "./api.js";
-import { byId, element } from "./dom.js";
+import { byId, element, redraw } from "./dom.js";
 import { formatAge, formatBytes, formatCount } from "./format.js";
 import { Polling } from "./polling.js";
 import { formatTime, zoneName } from "./times.js";
@@ -32,7 +32,7 @@ export class NodesView {
   #show(answer) {
     this.answer = answer;
     const { nodes, compaction, readiness } = answer;
-    byId("nodes-body").replaceChildren(health(readiness, compaction, nodes), table(nodes.nodes, this.zone()));
+    redraw(byId("nodes-body"), health(readiness, compaction, nodes), table(nodes.nodes, this.zone()));
   }
 }
 
@@ -66,7 +66,7 @@ function table(nodes, zone) {
   const most = nodes.reduce((longest, { lag_s: lag }) => Math.max(longest, Number(lag ?? 0)), 60);
   const titles = [["Node"], ["Standing"], ["Published through"], ["Lag", "number"], ["", "bar-cell"], ["Clock", "number"], ["Files", "number"], ["Address"]];
   return element(
-    "div", { class: "table-scroll panel", tabindex: "0", role: "region", "aria-labelledby": "nodes-title" },
+    "div", { class: "table-scroll panel", id: "nodes-table", tabindex: "0", role: "region", "aria-labelledby": "nodes-title" },
     element(
       "table", { id: "nodes" },
       element("thead", {}, element("tr", {}, titles.map(([title, kind]) => element(

@@ -1,5 +1,6 @@
 // A time axis: which moments get a tick between two times, and what is written there.
 
+import { element } from "./dom.js";
 import { formatTime, zoneOffset } from "./times.js";
 
 const SECOND = 1000;
@@ -22,6 +23,16 @@ export function timeTicks(begin, end, count, zone) {
   const step = STEPS.find((size) => size >= wanted);
   const moments = step ? evenMoments(begin, end, step, zone) : monthMoments(begin, end, wanted);
   return moments.map((at) => ({ at, label: label(at, step ?? DAY * 30, zone) }));
+}
+
+/** Return an axis as an element: labels at their places between two times, for below a drawing of the same width. */
+export function ticksBelow(begin, end, zone) {
+  const labels = timeTicks(begin, end, 8, zone).map(({ at, label: text }) => {
+    const tick = element("span", {}, text);
+    tick.style.left = `${((at - begin) / (end - begin)) * 100}%`;
+    return tick;
+  });
+  return element("div", { class: "ticks", "aria-hidden": "true" }, labels);
 }
 
 function evenMoments(begin, end, step, zone) {
