@@ -280,7 +280,9 @@ def test_facts_and_life_of_a_file_follow_the_zone(page: Page, serve: Serve) -> N
     page.keyboard.press("End")
     facts, life = page.locator("#file-details"), page.get_by_role("list", name="Life of the file")
     expect(facts).to_contain_text("2013-01-01 00:00:00.000 UTC")
-    expect(life.get_by_role("listitem").last).to_have_text("uploaded 2013-01-03 00:00:00.000 UTC")
+    expect(life.get_by_role("listitem").last).to_have_text(
+        "uploaded 2013-01-03 00:00:00.000 UTC (+ 2 d)"
+    )
     page.get_by_label("Times in").select_option("local")
     expect(facts).to_contain_text("2012-12-31 19:00:00.000 America/New_York")
     page.get_by_label("Times of").select_option("life")

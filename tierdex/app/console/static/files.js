@@ -2,7 +2,7 @@
 
 import { ApiError, get } from "./api.js";
 import { byId, element, redraw } from "./dom.js";
-import { formatAny, formatBytes, formatCount, formatName, plural } from "./format.js";
+import { formatAny, formatBytes, formatCount, formatName, formatSpan, plural } from "./format.js";
 import { writeLink } from "./link.js";
 import { Polling } from "./polling.js";
 import { stateBadge } from "./results.js";
@@ -126,7 +126,7 @@ export class FilesView {
     return [
       element("h2", { class: "code wrap" }, String(file.file_id)),
       element("p", {}, stateBadge(String(file.state)), file.kind === "log" ? " · of the message log" : ""),
-      life(file, this.publishedAt.get(file.file_id), moment),
+      life(file, file.kind === "log" ? null : this.publishedAt.get(file.file_id), moment),
       facts([
         ["First entry", time(file.min_time)],
         ["Last entry", time(file.max_time)],
@@ -144,14 +144,21 @@ export class FilesView {
   }
 }
 
-/** Return the steps of a file's life, with their times where they are kept. */
+/** Return the steps of a file's life, with their times where they are kept, and the time between them. */
 function life(file, publishedAt, moment) {
   const reached = STATES.indexOf(file.state);
-  const steps = [["born", file.begin, 0], ["sealed", file.sealed_at, 1], ["compacted", null, 2], ["uploaded", publishedAt, 3]];
-  return element("ol", { class: "life", "aria-label": "Life of the file" }, steps.map(([name, time, state]) => element(
-    "li", { class: reached >= state ? "is-reached" : null, "data-state": STATES[state] },
-    element("b", {}, name), " ", element("span", { class: "quiet" }, reached < state ? "not yet" : time ? moment(time) : ""),
-  )));
+  const steps = [["born", file.begin], ["sealed", file.sealed_at ?? null], ["compacted", null], ["uploaded", publishedAt]];
+  let before = null;
+  return element("ol", { class: "life", "aria-label": "Life of the file" }, steps.map(([name, time], state) => {
+    const since = before && time ? ` (+ ${formatSpan(Math.max(0, Number(time) - Number(before)))})` : "";
+    before = time ?? before;
+    const known = time ? `${moment(time)}${since}` : time === undefined ? "…" : "its time is not kept";
+    const told = reached < state ? "not yet" : known;
+    return element(
+      "li", { class: reached >= state ? "is-reached" : null, "data-state": STATES[state] },
+      element("b", {}, name), " ", element("span", { class: "quiet" }, told),
+    );
+  }));
 }
 
 /** Return a definition list of [name, value] pairs. */

@@ -1,6 +1,7 @@
 // Numbers as people read them. Every function takes Number or BigInt; null and undefined become a dash.
 
 const NONE = "–";
+const SPANS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /** 336776 -> "336,776", exact for any int64. */
@@ -29,6 +30,20 @@ export function formatMilliseconds(value) {
   const number = Number(value);
   if (number >= 1000) return `${(number / 1000).toFixed(2)} s`;
   return `${number.toFixed(number < 1 ? 2 : number < 100 ? 1 : 0)} ms`;
+}
+
+/** Milliseconds between two moments, in the two greatest units: "2 d 10 h", "1 min 30 s", "250 ms". */
+export function formatSpan(milliseconds) {
+  let rest = Number(milliseconds);
+  if (rest < 1000) return `${rest} ms`;
+  if (rest < 60_000) return formatMilliseconds(rest);
+  const parts = [];
+  for (const [unit, size] of SPANS) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count) parts.push(`${count} ${unit}`);
+  }
+  return parts.slice(0, 2).join(" ");
 }
 
 /** Seconds of waiting or age: "42 s", "7 min", "3 h 20 min", "12 d 4 h". */

@@ -3,7 +3,7 @@
 
 import { ApiError, NewestRequest } from "./api.js";
 import { byId, element, showFieldError, showNote } from "./dom.js";
-import { formatMilliseconds, plural } from "./format.js";
+import { formatSpan, plural } from "./format.js";
 import { offerFirst } from "./keyboard.js";
 import { readLink, writeLink } from "./link.js";
 import { writeJson } from "./lossless_json.js";
@@ -14,7 +14,6 @@ import { TimeField, momentsOf, readRange } from "./time_field.js";
 import { formatTime, zoneName } from "./times.js";
 
 const INPUTS = { key: "journey-key", begin: "journey-begin", end: "journey-end" };
-const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1000]];
 
 export class JourneyView {
   #request = new NewestRequest();
@@ -125,19 +124,6 @@ function download(found) {
   const href = URL.createObjectURL(new Blob([writeJson(found)], { type: "application/json" }));
   element("a", { download: "journey.json", href }).click();
   URL.revokeObjectURL(href);
-}
-
-/** Return a span of time in its two greatest units. */
-export function formatSpan(milliseconds) {
-  let rest = Number(milliseconds);
-  if (rest < 60_000) return formatMilliseconds(rest);
-  const parts = [];
-  for (const [unit, size] of UNITS) {
-    const count = Math.floor(rest / size);
-    rest -= count * size;
-    if (count) parts.push(`${count} ${unit}`);
-  }
-  return parts.slice(0, 2).join(" ");
 }
 
 function card(entry, number, zone) {

@@ -5,7 +5,7 @@
 import { byId } from "./dom.js";
 
 const SEARCH = ["key", "message-id", "journey-key", "queue-topic"];
-const WALKED = "#entries tbody tr:not(.message-of), .journey > li, #messages tbody tr, #home-topics tbody tr";
+const WALKED = "#entries tbody tr:not(.message-of), .journey > li, #messages tbody tr, #home-topics tbody tr, #queues tbody tr";
 const STEPS = { ArrowDown: (at) => at + 1, ArrowUp: (at) => at - 1, Home: () => 0, End: () => Infinity };
 
 /** Listen for the keys of the whole page. */

@@ -1,6 +1,6 @@
 // The messages view: one queue, a page at a time, or its tail as it grows. The fragment is the truth:
 // `#messages?topic=…&queue_id=…&offset=…&form=…`; `begin` instead of `offset` is the first message of a time, and
-// without both it is the end of the queue.
+// without both it is the end of the queue. Without a queue the topic's queues are shown, without a topic the topics.
 //
 // Messages stand in order of offsets, the newest last. While the tail is followed, one request at a time waits
 // for more at the end; leaving the view, or any other question, ends it.
@@ -11,10 +11,12 @@ import { formatBytes, formatCount, plural } from "./format.js";
 import { offerFirst } from "./keyboard.js";
 import { readLink, writeLink } from "./link.js";
 import { FORMS, bodyView, bytesOf } from "./message_body.js";
+import { queueList, topicList } from "./queue_list.js";
 import { TimeField, momentsOf } from "./time_field.js";
 import { formatTime, zoneName } from "./times.js";
 
 const PAGE = 50;
+const OFFERED = 100; // queues: who has more types a number
 const TAIL_ROWS_MAX = 1000;
 const WAIT_MS = 20_000;
 const PAUSE_MS = 2_000; // after an error
@@ -50,6 +52,7 @@ export class MessagesView {
     byId("queue-view").replaceChildren();
     this.#offerTopics();
     if (parameters.topic && parameters.queue_id) await this.#load(parameters.offset ?? null, momentsOf(parameters).begin);
+    else await this.#list(parameters.topic);
   }
 
   /** End what is under way. */
@@ -104,6 +107,13 @@ export class MessagesView {
     } catch (error) {
       return [byId("queue-begin"), error.message];
     }
+  }
+
+  /** Show what there is to read: the queues of a topic, or the topics. */
+  async #list(topic) {
+    await this.#try(async () => {
+      byId("queue-view").replaceChildren(await (topic ? queueList(this.#request, topic) : topicList(this.#request)));
+    });
   }
 
   /** Show messages from an offset, or from a time on; null: the newest. */
@@ -203,7 +213,7 @@ export class MessagesView {
 
   #offerQueues() {
     const topic = byId("queue-topic").value;
-    return offer("queue-ids", async () => (await get("v1/queues", { topic })).queues.map((queue) => queue.queue_id));
+    return offer("queue-ids", async () => (await get("v1/queues", { topic, max_count: OFFERED })).queues.map((queue) => queue.queue_id));
   }
 }
 
