@@ -23,7 +23,11 @@ _FENCE = re.compile(
     r"^(?P<why><!-- not executed: [^\n]+ -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_SMALL_FILES = {"TIERDEX_SLOT_COUNT": "4096", "TIERDEX_ITEM_CAPACITY": "8192"}  # quick to make
+_HERE = {
+    "TIERDEX_SLOT_COUNT": "4096",  # small files: quick to make
+    "TIERDEX_ITEM_CAPACITY": "8192",
+    "TIERDEX_MESSAGE_TIMEOUT": str(PATIENCE_S),
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def run_block(block: Block, folder: Path, replacements: dict[str, str]) -> str:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, **_SMALL_FILES},
+        env={**os.environ, **_HERE},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -13,6 +13,7 @@ from tools.kafka_broker import KafkaBroker
 from tools.maven import JarsUnavailableError
 
 _S = 120.0
+USERS = {"reader": "reader-login", "stranger": "stranger-login"}
 
 
 class Topics:
@@ -57,6 +58,21 @@ class Topics:
         for producer in self._producers.values():  # each knows the partitions on its own
             while len(producer.list_topics(name, timeout=_S).topics[name].partitions) < partitions:
                 pass
+
+    def allow(self, user, name, *operations):
+        """Let a user of `process.login_address` do some operations on a topic: "READ", "DESCRIBE"."""
+        from confluent_kafka import admin as kafka
+
+        self.need_real()
+        rights = [
+            kafka.AclBinding(
+                kafka.ResourceType.TOPIC, name, kafka.ResourcePatternType.LITERAL, f"User:{user}", "*",
+                kafka.AclOperation[each], kafka.AclPermissionType.ALLOW,
+            )
+            for each in operations
+        ]  # fmt: skip
+        for made in self.admin.create_acls(rights).values():
+            made.result(_S)
 
     def lose_before(self, name, partition, offset):
         from confluent_kafka import TopicPartition
@@ -105,7 +121,7 @@ def running_kafka(folder):
     """Yield the topics of a cluster; skip where there is no client for it."""
     pytest.importorskip("confluent_kafka", reason="pip install 'tierdex[kafka]'")
     try:
-        broker = KafkaBroker(folder)
+        broker = KafkaBroker(folder, users=USERS)
     except JarsUnavailableError:
         with _mock_cluster() as address:
             yield Topics(address)

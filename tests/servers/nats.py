@@ -15,10 +15,15 @@ from tools.server_process import ServerProcess
 class NatsServer(ServerProcess):
     """The server, and what tests do to its streams."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, config=None):
+        """`config` is the text of its configuration file."""
         port = find_free_port()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "nats.conf").write_text(config or "")
         command = [
             "nats-server",
+            "-c",
+            str(folder / "nats.conf"),
             "-js",
             "-sd",
             str(folder / "js"),
@@ -29,12 +34,12 @@ class NatsServer(ServerProcess):
         ]
         super().__init__(command, folder, port)
 
-    def run(self, work):
+    def run(self, work, **login):
         """Run `work(jetstream)`, a coroutine function, on a connection of its own."""
         import nats
 
         async def connected():
-            connection = await nats.connect(f"nats://{self.address}")
+            connection = await nats.connect(f"nats://{self.address}", **login)
             try:
                 return await work(connection.jetstream())
             finally:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 from tests.torture.real_rocketmq import compare_with_broker
 from tools.maven import JarsUnavailableError
 
 ROCKETMQ_MESSAGES = 100_000
+FOLLOWING = Path(__file__).parents[1] / "following"
 _MOST_S = 1500
 
 
-def run_heavy_tests(folder="tests/following"):
-    """Run the tests of a folder that `make test` leaves out; return how many passed."""
+def run_heavy_tests(file):
+    """Run the tests of a file that `make test` leaves out; return how many passed."""
     command = [
         sys.executable,
         "-m",
@@ -27,7 +30,7 @@ def run_heavy_tests(folder="tests/following"):
         "heavy",
         "-p",
         "no:cacheprovider",
-        folder,
+        str(file),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_MOST_S, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
@@ -44,4 +47,11 @@ def read_real_rocketmq():
         return 0
 
 
-CASES = (run_heavy_tests, read_real_rocketmq)
+CASES = (
+    *(
+        partial(run_heavy_tests, file)
+        for file in sorted(FOLLOWING.glob("test_*.py"))
+        if "mark.heavy" in file.read_text()
+    ),
+    read_real_rocketmq,
+)

@@ -4,12 +4,11 @@ A source has *partitions*, small numbers from 0, or any int32 that always means 
 partition each record has an *offset*: an int64 that only rises. A *position* is the offset at which reading
 begins; the record there need not exist. Offsets may have holes (compaction, aborted transactions).
 
-What every source promises, held to it by one suite (tests/following/source_contract.py):
+What every source promises, held to it by one suite (tests/following/test_sources.py):
 
 * the same record has the same partition, offset, timestamp and bytes each time that it is read;
 * `read` gives every record from a partition's position on, in order of offsets, none twice, unless the log
-has
-  lost it; records that readers of the log do not see (aborted transactions) are not given;
+  has lost it; records that readers of the log do not see (aborted transactions) are not given;
 * `bounds` tells the truth about what the log still has, so that what was lost is noticed;
 * a log that does not answer raises UnavailableError, and the next call tries again; a wrong name is
   NotFoundError, missing rights are PermissionDeniedError, a bad option is InvalidRequestError;

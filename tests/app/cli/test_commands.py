@@ -121,6 +121,16 @@ def test_loaded_row_is_shown(run, tmp_path):
     assert shown["entries"][0]["message"]["body"] == "A-1,1000,tea"
 
 
+def test_message_gives_a_terminal_no_orders(run, tmp_path):
+    (tmp_path / "a.csv").write_text("id,at,what\nA-1,1000,\x1b]0;mine\x07\x1b[8mtea\x9b2J\n")
+    run("load", "a.csv", "-t", "orders", "-k", "id", "--timestamp", "at", *SMALL)
+    shown = run("query", "-t", "orders", "-k", "A-1", "--show").stdout
+    assert "A-1,1000,\\x1b]0;mine\\x07\\x1b[8mtea\\x9b2J" in shown
+    assert not any(char in shown for char in "\x1b\x07\x9b")
+    row = orjson.loads(run("query", "-t", "orders", "-k", "A-1", "--show", "-o", "json").stdout)
+    assert "\x1b]0;mine" in row["entries"][0]["message"]["body"]  # programs get what there is
+
+
 def test_folder_is_loaded_with_bad_rows_left_out_then_known(run, tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("id,at\nA-1,1000\nA-2,soon\n")

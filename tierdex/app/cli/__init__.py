@@ -4,7 +4,7 @@ Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (which 
 `tierdex spark ...` is a group of its own (spark.py). Commands import heavy modules when they run,
 so that `--help` is quick.
 
-Depends on commands and compiling_line.
+Depends on commands, compiling_line and log_lines.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 
 from tierdex.app.cli.commands import make_cli
 from tierdex.app.cli.compiling_line import show_compilations
+from tierdex.app.cli.log_lines import show_warnings_with_fields
 
 
 def main() -> None:
@@ -25,6 +26,7 @@ def main() -> None:
     gc.disable()
     atexit.register(gc.freeze)
     show_compilations()
+    show_warnings_with_fields()
     try:
         make_cli(next(iter(sys.argv[1:]), None))(prog_name="tierdex")
     except BrokenPipeError:  # `tierdex files | head`: the reader has closed the pipe

@@ -1,4 +1,6 @@
-"""Shows on stderr how a follower comes on: a line that changes on a terminal, its troubles elsewhere.
+"""Shows on stderr how a follower comes on: a line that changes on a terminal, elsewhere an end of trouble.
+
+The trouble itself is a warning of the follower, which every form of stderr has.
 
 Depends on following.status, clock and rich.
 """
@@ -22,7 +24,7 @@ _INTERVAL_S = 0.5
 
 @contextmanager
 def follow_display(status: FollowStatus, say: Callable[[str], None]) -> Iterator[None]:
-    """Show `status` until the block ends; a trouble is said once by `say`, and that it is over."""
+    """Show `status` until the block ends; that a trouble is over is told by `say`."""
     ended = Bell()
     shown = threading.Thread(
         target=_show, args=(status, say, ended), name="tierdex-follow-display", daemon=True
@@ -37,7 +39,6 @@ def follow_display(status: FollowStatus, say: Callable[[str], None]) -> Iterator
 
 def _show(status: FollowStatus, say: Callable[[str], None], ended: Bell) -> None:
     clock = SystemClock()
-    trouble: str | None = None
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.live import Live
@@ -50,10 +51,12 @@ def _show(status: FollowStatus, say: Callable[[str], None], ended: Bell) -> None
                 last, at = status.messages, now
                 live.update(_line(status, rate), refresh=True)
         return
-    while not clock.wait(ended, _INTERVAL_S):
-        if status.trouble != trouble:
-            trouble = status.trouble
-            say(f"waiting: {trouble}" if trouble else "going on")
+    is_over, retries = False, 0
+    while not is_over:
+        is_over = clock.wait(ended, _INTERVAL_S)
+        if status.retries > retries and status.trouble is None:
+            retries = status.retries
+            say("going on")
 
 
 def _line(status: FollowStatus, rate: float) -> str:

@@ -21,7 +21,7 @@ from tierdex.app.cli.opening import (
     show_settings,
 )
 from tierdex.app.cli.options import Form
-from tierdex.app.cli.output import write_rows
+from tierdex.app.cli.output import printable, write_rows
 from tierdex.app.cli.telling import shown_text, tell_standing
 from tierdex.times import format_duration, format_time
 
@@ -123,4 +123,4 @@ def _write(form: Form, found: Journey, *, with_messages: bool) -> None:
     if with_messages:
         for entry in found.entries:
             typer.echo(f"{format_time(entry.timestamp)}  {entry.topic}")
-            typer.echo(shown_text(entry))
+            typer.echo(printable(shown_text(entry)))

@@ -26,7 +26,7 @@ from tierdex.app.cli.opening import (
     reads_store_alone,
 )
 from tierdex.app.cli.options import Encoding, Form, Level
-from tierdex.app.cli.output import write_fields, write_rows
+from tierdex.app.cli.output import printable, write_fields, write_rows
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.log_service.read_policy import ReadPolicy
 from tierdex.times import format_time, parse_time
@@ -264,7 +264,7 @@ def _line(form: Form, message: Message, encoding: str) -> bytes:
 
     if form is Form.NDJSON:
         return orjson.dumps(message_document(message, encoding))
-    written = message_document(message, encoding)["body"].encode()
+    written = printable(message_document(message, encoding)["body"]).encode()
     return b"%d %s %s" % (message.offset, format_time(message.timestamp).encode(), written)
 
 

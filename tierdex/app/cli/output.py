@@ -30,6 +30,8 @@ _TIMES: Final = frozenset(  # names of int64 milliseconds since the epoch
         "published_through", "sealed_at", "sealed_at_ms",
     }
 )  # fmt: skip
+# A terminal would obey them: a message that somebody else wrote could change its title, or hide lines.
+_CONTROL: Final = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if n not in (9, 10)}
 
 
 def write_rows(
@@ -68,11 +70,16 @@ def write_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> No
         is_number = any(isinstance(_shown(name, row.get(name)), int | float) for row in rows)
         table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(Text(_cell(_shown(name, row.get(name)))) for name in columns))
+        table.add_row(*(Text(printable(_cell(_shown(name, row.get(name))))) for name in columns))
     console = Console(file=sys.stdout, soft_wrap=True)
     if not sys.stdout.isatty():  # a pipe has no width: write every value in full
         console.width = 10_000
     console.print(table)
+
+
+def printable(text: str) -> str:
+    r"""Return a text for a terminal: control characters as `\x1b`, but for tabs and line breaks."""
+    return text.translate(_CONTROL)
 
 
 def write_fields(form: Form, fields: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from tierdex.app.cli.opening import (
     show_settings,
 )
 from tierdex.app.cli.options import Form
-from tierdex.app.cli.output import write_rows, write_table
+from tierdex.app.cli.output import printable, write_rows, write_table
 from tierdex.app.cli.telling import shown_text, tell_standing
 from tierdex.errors import InvalidRequestError
 from tierdex.times import format_time
@@ -133,7 +133,7 @@ def _write(form: Form, answer: Answer, *, with_messages: bool) -> None:
     write_rows(form, rows, columns, whole=document)
     if with_messages and form is Form.TABLE:
         for entry in answer.entries:
-            typer.echo(shown_text(entry))
+            typer.echo(printable(shown_text(entry)))
 
 
 def _write_explain(answer: Answer) -> None:

@@ -75,8 +75,9 @@ class JetStreamSource:
             "connect_timeout": _ASK_S,
             "allow_reconnect": False,  # the follower begins anew
             "max_reconnect_attempts": 0,
-            "error_cb": _note_nothing,  # it comes again as the error of a call
+            "error_cb": self._note_refusal,
         }
+        self._refusal: Exception | None = None  # of what the running call asked for
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: Any = None
         self._pull: Any = None
@@ -199,6 +200,7 @@ class JetStreamSource:
     def _ask(self, call: Coroutine[Any, Any, Any]) -> Any:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+        self._refusal = None
         try:
             if self._connection is None or not self._connection.is_connected:
                 self._drop_connection()
@@ -209,6 +211,8 @@ class JetStreamSource:
                 self._said(error)
             ) from None  # the consumer: `open` makes another
         except (nats.errors.TimeoutError, TimeoutError) as error:
+            if self._refusal is not None:  # told apart from the answer, which never comes
+                raise PermissionDeniedError(self._said(self._refusal)) from None
             if self._connection is not None and self._connection.is_connected:
                 raise _NothingCame(self._said(error)) from None
             raise UnavailableError(self._said(error)) from None
@@ -228,16 +232,16 @@ class JetStreamSource:
             dropped, self._connection = self._connection, None
             self._loop.run_until_complete(dropped.close())
 
+    async def _note_refusal(self, error: Exception) -> None:
+        if "ermissions" in str(error):  # others come again as the error of a call
+            self._refusal = error
+
     def _said(self, error: BaseException) -> str:
         return f"{self.name}: {self._address.without_secrets(str(error) or type(error).__name__)}"
 
 
 class _NothingCame(UnavailableError):
     """A pull or a request that nobody answered in time, on a connection that lives."""
-
-
-async def _note_nothing(error: Exception) -> None:
-    pass
 
 
 def _headers(headers: Mapping[str, str] | None) -> Headers | None:

@@ -51,12 +51,12 @@ _UNKNOWN: Final = (_Code.UNKNOWN_TOPIC_OR_PART, _Code._UNKNOWN_TOPIC, _Code._UNK
 _REFUSED: Final = (
     _Code.TOPIC_AUTHORIZATION_FAILED,
     _Code.CLUSTER_AUTHORIZATION_FAILED,
-    _Code.GROUP_AUTHORIZATION_FAILED,
     _Code.SASL_AUTHENTICATION_FAILED,
     _Code._AUTHENTICATION,
 )
+_NOT_OURS: Final = _Code.GROUP_AUTHORIZATION_FAILED  # rights to a group: we need none
 _OWN: Final = {
-    "group.id": "tierdex-follow",  # librdkafka wants one; nothing is committed under it
+    "group.id": "tierdex-follow",  # librdkafka wants one, and looks for it; nothing is done with it
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
     "enable.partition.eof": "true",
@@ -145,7 +145,7 @@ class KafkaSource:
             if message.error().code() == _Code._PARTITION_EOF:
                 partition = message.partition()
                 positions[partition] = max(positions.get(partition, 0), message.offset())
-            else:
+            elif message.error().code() != _NOT_OURS:
                 self._told = message.error()  # behind what came before it
         return batch
 
@@ -166,7 +166,8 @@ class KafkaSource:
                 return _record(message) if message.offset() == offset else None
             if error.code() in (_Code._PARTITION_EOF, _Code._AUTO_OFFSET_RESET):
                 return None
-            self._raise(error)
+            if error.code() != _NOT_OURS:
+                self._raise(error)
         raise UnavailableError(f"{self.name}: no answer for {_ASK_S:.0f} s")
 
     def close(self) -> None:
@@ -258,7 +259,7 @@ class KafkaSource:
             self._raise(self._last_error or error.args[0])
 
     def _note_error(self, error: Any) -> None:
-        if self._last_error is None or error.code() in _REFUSED:
+        if error.code() != _NOT_OURS and (self._last_error is None or error.code() in _REFUSED):
             self._last_error = error
 
     def _raise(self, error: Any) -> NoReturn:

@@ -2,7 +2,8 @@
 
 An address is ``kind:rest``, with options behind a question mark: ``folder:/var/log?files=*.jsonl``,
 ``kafka://host:9092/orders?isolation.level=read_uncommitted``. Options may also come apart, and from a file of
-``name=value`` lines, which is the place for passwords.
+``name=value`` lines, which is the place for passwords: `username` and `password` there are the login of any
+source, and nobody sees them among a machine's processes.
 
 Depends on errors and filesystem.
 """
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
 
 _SERVER: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?")
-_SECRET: Final = re.compile(r"password|secret|token|credential|passphrase|sasl\.jaas|\.key$", re.I)
+_SECRET: Final = re.compile(
+    r"password|secret|token|credential|passphrase|sasl\.jaas|oauthbearer\.config|\.key$|\.pem$",
+    re.I,
+)
+# Characters that end a part of an address; within a name or a login they are written as %25, and so on.
+_WRITTEN: Final = str.maketrans({char: f"%{ord(char):02X}" for char in "%?#@"})
+_IN_LOGIN: Final = "in a login, / is written as %2F, ? as %3F, # as %23, [ as %5B, ] as %5D"
 
 
 @dataclass(frozen=True)
@@ -49,24 +56,35 @@ class Address:
         if not rest.startswith("//"):
             path, _, query = rest.partition("?")
             return cls(kind, "", path, options={**_query(query), **(options or {})})
-        parts = urlsplit(rest)
+        try:
+            parts = urlsplit(rest)
+        except ValueError:  # its text tells what stands there
+            raise InvalidRequestError(
+                f"has a bracket without its other: {_IN_LOGIN}", field="source"
+            ) from None
         login, at, hosts = parts.netloc.rpartition("@")
+        if parts.fragment or (not at and ("@" in parts.path or (not parts.path and "@" in rest))):
+            raise InvalidRequestError(
+                f"has a # or an @ where none can be: {_IN_LOGIN}; in a name, @ as %40",
+                field="source",
+            )
         user, _, password = login.partition(":")
+        said = {**_query(parts.query), **(options or {})}
         return cls(
             kind,
             hosts,
             unquote(parts.path.removeprefix("/")),
-            unquote(user) if at and user else None,
-            unquote(password) if at and password else None,
-            {**_query(parts.query), **(options or {})},
+            said.pop("username", "") or unquote(user) or None,
+            said.pop("password", "") or unquote(password) or None,
+            said,
         )
 
     @property
     def shown(self) -> str:
-        """The address without login and options."""
-        return (
-            f"{self.kind}://{self.hosts}/{self.path}" if self.hosts else f"{self.kind}:{self.path}"
-        )
+        """The address without login and options; it is an address again."""
+        if not self.hosts:
+            return f"{self.kind}:{self.path}"
+        return f"{self.kind}://{self.hosts}/{self.path.translate(_WRITTEN)}"
 
     def servers(self, shape: str, default_port: int) -> list[str]:
         """Return each server as ``host:port``. Raises InvalidRequestError telling the `shape` of an address.
@@ -89,7 +107,8 @@ class Address:
     @property
     def has_secrets(self) -> bool:
         """Whether a login or a secret option was given."""
-        return self.user is not None or len(self.plain_options) < len(self.options)
+        has_login = self.user is not None or self.password is not None
+        return has_login or len(self.plain_options) < len(self.options)
 
     def without_secrets(self, text: str) -> str:
         """Return a text of a client library with every secret of this address blotted out."""

@@ -170,14 +170,12 @@ class RedisSource:
                 return connection.read_response()
             finally:
                 self._client.connection_pool.release(connection)
-        except redis.AuthenticationError as error:
+        except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
             raise PermissionDeniedError(self._said(error)) from None
         except redis.ResponseError as error:
             said = str(error)
             if "no such key" in said:
                 raise NotFoundError(self._said(error)) from None
-            if said.startswith(("NOPERM", "NOAUTH", "WRONGPASS")):
-                raise PermissionDeniedError(self._said(error)) from None
             if said.startswith("WRONGTYPE"):
                 raise InvalidRequestError(self._said(error), field="source") from None
             raise UnavailableError(self._said(error)) from None
