@@ -17,11 +17,11 @@ import re
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any, Final
 
-import nats
 import nats.errors
 import nats.js.errors
 import numpy as np
 import pyarrow as pa
+from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from tierdex.errors import (
@@ -204,7 +204,7 @@ class JetStreamSource:
         try:
             if self._connection is None or not self._connection.is_connected:
                 self._drop_connection()
-                self._connection = self._loop.run_until_complete(nats.connect(**self._options))
+                self._connection = self._loop.run_until_complete(self._connected())
             return self._loop.run_until_complete(call)
         except nats.js.errors.NotFoundError as error:
             raise UnavailableError(
@@ -226,6 +226,15 @@ class JetStreamSource:
             raise UnavailableError(said) from None
         finally:
             call.close()
+
+    async def _connected(self) -> Client:
+        client = Client()
+        try:
+            await client.connect(**self._options)
+        except BaseException:
+            await client.close()  # a server that refuses us has its socket open
+            raise
+        return client
 
     def _drop_connection(self) -> None:
         if self._connection is not None and self._loop is not None:
