@@ -17,5 +17,7 @@ logger.warning("plain")
 
 
 def test_warning_that_nobody_handles_tells_its_fields():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
     assert done.stderr == "messages were gone: partition=orders[0] begin=12\nplain\n"

@@ -4,7 +4,9 @@
 
     messages were gone before they were read: partition=orders[0] begin=120 end=400
 
-A service has its own form (app/logs.py). Depends on nothing of this project.
+A service has its own form (app/logs.py).
+
+Depends on nothing.
 """
 
 from __future__ import annotations
