@@ -15,16 +15,9 @@ from tierdex.errors import (
 )
 from tierdex.log_service.carried_notes import row_of_notes
 from tierdex.log_service.message_log import MessageLog
-from tierdex.testing.faulty_store import Fault, FaultyStore
+from tierdex.testing.faulty_store import Fault
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
-
-
-@pytest.fixture
-def world():
-    world = KeyedWorld()
-    world.store = FaultyStore(world.store)
-    return world
 
 
 def fill(world, log, count):

@@ -9,32 +9,18 @@ import pytest
 
 from tests.log_service.keyed_world import KeyedWorld
 from tests.log_service.log_world import DATA, seal_rolled
-from tierdex.clock import ManualClock
+from tests.log_service.store_listing import state_of
 from tierdex.errors import InvalidRequestError, UnavailableError
-from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifest import INDEX_KIND, LOG_KIND
-from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.log_service.levels import Level
-from tierdex.testing.faulty_store import Fault, FaultyStore
+from tierdex.testing.faulty_store import Fault
 
 NOTE = DATA / "log" / "PUBLISHED"
 
 
-@pytest.fixture
-def world():
-    world = KeyedWorld()
-    world.store = FaultyStore(world.store)
-    return world
-
-
-def state_of(world):
-    log = ManifestLog(world.store, "n", clock=ManualClock(0), ids=SeededIds(1), checkpoint_every=8)
-    return log.refresh()
-
-
 def kinds(world):
     """Return the kinds of the published files, in order of publication."""
-    rows = state_of(world).files.values()
+    rows = state_of(world.store).files.values()
     return [row.kind for row in sorted(rows, key=lambda row: row.object_key)]
 
 
@@ -119,7 +105,7 @@ def test_dead_store_refuses_no_append_and_all_is_published_once_it_answers(world
         world.look(log)
     log.run_compaction()
     assert states(log) == ["uploaded"] * 6
-    rows = state_of(world).files_of(LOG_KIND).values()
+    rows = state_of(world.store).files_of(LOG_KIND).values()
     numbers = [row.number for row in sorted(rows, key=lambda row: row.object_key)]
     assert numbers == sorted(numbers)
     world.look(log)

@@ -25,13 +25,6 @@ DAY_MS = round(DAY * 1000)
 QUEUES = [("a", 0), ("b", 7), ("größe", 2)]
 
 
-@pytest.fixture
-def world():
-    world = KeyedWorld()
-    world.store = FaultyStore(world.store)
-    return world
-
-
 def publish_file(world, log, number, queues=QUEUES, count=6):
     """Fill one journal and publish it; published files are not merged yet."""
     for i in range(count):

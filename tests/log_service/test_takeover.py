@@ -6,8 +6,9 @@ import contextlib
 
 import pytest
 
-from tests.log_service.keyed_world import TIMED, KeyedWorld
-from tests.log_service.log_world import DATA, everything, open_log
+from tests.log_service.keyed_world import TIMED, TINY_INDEX
+from tests.log_service.log_world import DATA, SMALL, everything, open_log
+from tests.log_service.store_listing import state_of
 from tierdex.clock import ManualClock
 from tierdex.errors import (
     FencedError,
@@ -18,33 +19,20 @@ from tierdex.errors import (
     OwnershipError,
     UnavailableError,
 )
-from tierdex.ids import SeededIds
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
-from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_sidecar_name
-from tierdex.testing.faulty_store import Fault, FaultyStore
+from tierdex.log_service.message_log import MessageLog
+from tierdex.testing.faulty_store import Fault
 from tierdex.testing.simulated_disk import SimulatedCrash
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
-
-
-@pytest.fixture
-def world():
-    world = KeyedWorld()
-    world.store = FaultyStore(world.store)
-    return world
 
 
 def fill(world, log, count):
     for i in range(count):
         body = b"%d of %d" % (i, len(world.handed))
         world.append(log, QUEUES[i % 3], body * 5, [f"k{i % 7}"], f"id-{i % 11}", "os")
-
-
-def state_of(world, node="n"):
-    log = ManifestLog(world.store, node, clock=ManualClock(0), ids=SeededIds(1), checkpoint_every=8)
-    return log.refresh()
 
 
 def test_log_that_was_handed_over_goes_on_elsewhere(world):
@@ -94,11 +82,11 @@ def test_crash_without_the_old_disk_needs_a_lossy_takeover_and_a_refusal_changes
     fill(world, log, 30)
     seen = log.reader("a", 0, visible="os")
     assert len(list(seen)) > kept["a", 0]
-    before = state_of(world).number
+    before = state_of(world.store).number
     other = world.elsewhere()
     with pytest.raises(LossyTakeoverError, match='takeover="lossy"'):
         other.open(takeover=True)
-    assert state_of(world).number == before
+    assert state_of(world.store).number == before
     fill(world, log, 3)  # its owner was not fenced
     for queue, count in kept.items():
         del other.handed[queue][count:]
@@ -155,7 +143,7 @@ def test_stale_owner_stops_and_counts_what_it_alone_has(world):
         log.append(topic="a", queue_id=0, body=b"stopped")
     assert log.unpublished_count() == 6
     assert len(log.read("a", 0, 0).messages) == len(world.handed["a", 0])  # it only answers
-    assert {row.object_key for row in state_of(world).files.values()} <= objects
+    assert {row.object_key for row in state_of(world.store).files.values()} <= objects
     fill(other, taken, 9)
     other.look(taken)
     publish(taken)
@@ -198,7 +186,7 @@ def test_adopted_tail_is_a_log_of_its_own_with_its_entries(world):
     world.look(adopted)
     fill(world, adopted, 12)
     adopted.close()
-    assert state_of(world, "n2").files_of(LOG_KIND)
+    assert state_of(world.store, "n2").files_of(LOG_KIND)
     again = world.open(node="n2")
     world.look(again)
     fill(other, taken, 12)
@@ -212,7 +200,7 @@ def test_expired_queues_go_on_where_they_ended_on_another_disk(world):
     log.run_compaction()
     world.expire(log)
     ends = {queue: log.end_offset(*queue) for queue in QUEUES}
-    assert state_of(world).files_of(NOTES_KIND)
+    assert state_of(world.store).files_of(NOTES_KIND)
     other = world.elsewhere()
     taken = other.open(takeover="lossy")
     assert {queue: taken.end_offset(*queue) for queue in QUEUES} == ends
@@ -397,7 +385,7 @@ def test_late_claim_does_not_fence_a_log_for_a_file_that_lies_in_its_folder(worl
     world.store.fail("put_if_absent", nth=1, fault=Fault.FAIL_AFTER)  # listed, and not noted
     with contextlib.suppress(UnavailableError):
         log.run_compaction()
-    assert state_of(world).files_of(LOG_KIND)
+    assert state_of(world.store).files_of(LOG_KIND)
     with world.store.outage():
         log = world.open_after_a_kill()
         fill(world, log, 3)
@@ -493,14 +481,16 @@ def test_folder_that_gets_its_log_back_keeps_nothing_of_files_that_went_meanwhil
     log.hand_over()
     log.close()
     kept = kept_tails(world)
-    assert kept == {row.uuid for row in state_of(world).files.values() if row.kind != NOTES_KIND}
+    assert kept == {
+        row.uuid for row in state_of(world.store).files.values() if row.kind != NOTES_KIND
+    }
     other = world.elsewhere()
     log = other.open(takeover=True)
     other.expire(log)
     log.run_compaction()
     log.hand_over()
     log.close()
-    assert not state_of(world).files_of(LOG_KIND)
+    assert not state_of(world.store).files_of(LOG_KIND)
     back = other.elsewhere()
     back.disk = world.disk
     with world.store.outage(), contextlib.suppress(UnavailableError):
@@ -508,7 +498,7 @@ def test_folder_that_gets_its_log_back_keeps_nothing_of_files_that_went_meanwhil
     assert kept_tails(back) == kept
     log = back.open(takeover=True)
     log.index.refresh()
-    assert kept_tails(back) <= state_of(world).files.keys()
+    assert kept_tails(back) <= state_of(world.store).files.keys()
     back.look(log)
 
 
@@ -562,3 +552,73 @@ def test_adopted_queue_of_which_all_was_published_goes_on_behind_it(world, fault
     found = {queue: (adopted.begin_offset(*queue), adopted.end_offset(*queue)) for queue in QUEUES}
     assert found == {QUEUES[0]: (2, 3), QUEUES[1]: (2, 2), QUEUES[2]: (2, 2)}
     assert adopted.append(topic="b", queue_id=7, body=b"on") == 2
+
+
+@pytest.mark.parametrize("fault", [Fault.ALTERED_BODY, Fault.SHORT_BODY])
+def test_answer_that_was_altered_on_its_way_is_asked_for_again_by_an_opening(world, fault):
+    log = world.open()
+    for _ in range(2):
+        fill(world, log, 12)
+        publish(log)
+        log.index.roll()
+        log.run_compaction()
+    log.close()
+    nth, asked = 0, 1
+    while nth < asked:  # each answer once
+        nth += 1
+        other = world.elsewhere()
+        world.store.fail("get", nth=nth, fault=fault)
+        before = world.store.calls("get")
+        taken = other.open(takeover="lossy")
+        asked = world.store.calls("get") - before
+        world.store._schedule.clear()
+        assert taken.end_offset("a", 0) == len(world.handed["a", 0])
+        taken.close()
+    assert nth > 7
+
+
+@pytest.mark.parametrize("share", range(12))
+def test_sidecar_that_was_altered_anywhere_on_its_way_is_asked_for_again(world, share):
+    log = world.open()
+    fill(world, log, 60)
+    publish(log)
+    log.close()
+    other = world.elsewhere()
+    (row,) = state_of(world.store).files_of(LOG_KIND).values()
+    altered = []
+
+    def alter_once(key, position=None, length=None):
+        data = inner_get(key, position, length)
+        if key == row.object_key and not altered:
+            altered.append(key)
+            place = len(data) * share // 12
+            return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        return data
+
+    inner_get, world.store._inner.get = world.store._inner.get, alter_once
+    taken = other.open(takeover="lossy")
+    assert altered
+    other.look(taken)
+    taken.close()
+
+
+def test_file_of_messages_keeps_its_number_which_another_kind_of_file_has_too(world):
+    log = world.open()
+    fill(world, log, 12)
+    publish(log)
+    world.expire(log)
+    (notes,) = state_of(world.store).files_of(NOTES_KIND).values()
+    log.close()
+    with world.store.outage():  # nobody tells the number, and the clock was set back
+        log = MessageLog.open(
+            DATA, filesystem=world.disk, store=world.store, clock=ManualClock(notes.number), node="n",
+            disk_reserve_bytes=0, **SMALL | TINY_INDEX,
+        )  # fmt: skip
+        for _ in range(2):
+            fill(world, log, 3)
+            log.roll()
+    log.run_compaction()
+    rows = state_of(world.store).files_of(LOG_KIND).values()
+    assert notes.number in [row.number for row in rows]
+    other = world.elsewhere()
+    other.look(other.open(takeover="lossy"))

@@ -18,10 +18,8 @@ import contextlib
 import random
 
 from tests.log_service.keyed_world import TIMED, KeyedWorld
-from tierdex.clock import ManualClock
+from tests.log_service.store_listing import published_files
 from tierdex.errors import FencedError, TierdexError, UnavailableError
-from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest_log import ManifestLog
 from tierdex.testing.faulty_store import Fault, FaultyStore
 from tierdex.testing.simulated_disk import SimulatedCrash
 
@@ -237,7 +235,11 @@ class _Lineage:
                 assert answer.complete, answer.missing
                 places = {(m.queue_id, m.offset) for m in answer}
                 entries = log.index.query(queue[0], key=key, max_count=999).entries
-                own = {(e.queue_id, e.offset) for e in entries if e.node == node}
+                own = {
+                    (e.queue_id, e.offset)
+                    for e in entries
+                    if e.node == node and e.offset >= log.begin_offset(queue[0], e.queue_id)
+                }
                 assert own == places, "an entry without a message"
         self.adopted += 1
         log.close()
@@ -262,5 +264,4 @@ def with_refusal(error, log, world) -> None:
 
 def listed(store) -> set:
     """Return the objects that the node's manifest lists, asked of the store without its faults."""
-    log = ManifestLog(store._inner, "n", clock=ManualClock(0), ids=SeededIds(1), checkpoint_every=8)
-    return {row.object_key for row in log.refresh().files.values()}
+    return published_files(store._inner)

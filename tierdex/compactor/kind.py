@@ -20,6 +20,7 @@ from tierdex.compactor.queue_table import table_if_it_pays
 from tierdex.compactor.rewrite import compact_file
 from tierdex.compactor.seal import seal_file
 from tierdex.indexfile.check import check_file
+from tierdex.lifecycle.manifest import INDEX_KIND
 from tierdex.lifecycle.transition import retire
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 class FileKind(Protocol):
     """One kind of file. Errors are OSError, CorruptFileError, UnavailableError: tried again later."""
+
+    row_kind: str  # of the rows that list its files
 
     def seal(self, handle: FileHandle) -> None:
         """Bring a rolled file to `sealed`; remove an empty one."""
@@ -126,6 +129,8 @@ class Work(Protocol):
 
 class IndexKind:
     """Index files: chained, then compacted."""
+
+    row_kind = INDEX_KIND
 
     def __init__(self, components: CompactorComponents) -> None:
         self._components = components

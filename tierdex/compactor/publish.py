@@ -19,8 +19,9 @@ is fresh when the manifest has moved on; else it is the same, which harms nobody
 not at all, and what a late attempt still writes are the same bytes.
 
 Its number may be taken: a folder that began while the store could not be reached, with the clock
-set back, may have given a number that the node used before. Such a file gets a new number before it
-is published.
+set back, may have given a number that the node used before. Where a file of its own kind has it, such a file
+gets a new number before it is published. One of another kind may share it: a log's files keep their numbers,
+which are the order of their messages.
 
 Depends on lifecycle.
 """
@@ -57,7 +58,7 @@ def publish_file(publication: Publication, handle: FileHandle) -> None:
     if not state.knows(handle.uuid):
         if handle.path is not None and not components.filesystem.exists(handle.path):
             _write_again(components, kind, handle)  # else every attempt would fail
-        if any(row.number == handle.number for row in state.files.values()):
+        if any(row.number == handle.number for row in state.files_of(kind.row_kind).values()):
             handle = _renumber(components, handle)
         kind.prepare_publication()
         _upload_and_commit(components, kind, handle)

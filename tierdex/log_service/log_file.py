@@ -236,6 +236,10 @@ class GroupedLogFile:
             next_offsets[kept],
         )
 
+    def left_out(self) -> QueueEnds:
+        """Return where queues end of which a merge left messages out. Raises CorruptFileError."""
+        return left_out_before(self.file)
+
     @property
     def file(self) -> GroupedFile:
         return self._file
@@ -266,14 +270,23 @@ class GroupedLogFile:
         level: Level, reading: Reading,
     ) -> MessageBatch:  # fmt: skip
         """Return messages from `offset` on. Raises CorruptFileError, and what reading pages raises."""
+        found = self._plan(topic, queue_id, offset, max_count)
+        if found is None:
+            return MessageBatch(offset, 0, 0, 0)
+        file, place, plan = found
+        source = self._pages_of(topic, queue_id, place, reading)
+        pages = PageReads(file, source, reading.arena, plan, max_bytes)
+        return file.read_pages(place, offset, max_count=max_count, max_bytes=max_bytes, pages=pages)
+
+    def _plan(
+        self, topic: bytes, queue_id: int, offset: int, max_count: int
+    ) -> tuple[GroupedFile, QueuePlace, PageSpan] | None:
+        """Return where a queue lies, and the pages with these messages; None without any of them."""
         file = self.file
         place = file.find(topic, queue_id)
         if place is None or max_count <= 0 or not place.first_offset <= offset < place.next_offset:
-            return MessageBatch(offset, 0, 0, 0)
-        source = self._pages_of(topic, queue_id, place, reading)
-        plan = file.plan(place, offset, max_count)
-        pages = PageReads(file, source, reading.arena, plan, max_bytes)
-        return file.read_pages(place, offset, max_count=max_count, max_bytes=max_bytes, pages=pages)
+            return None
+        return file, place, file.plan(place, offset, max_count)
 
     def places(self, reading: Reading) -> GroupedPlaces:
         """Return what reads many places of the file."""

@@ -31,10 +31,10 @@ from tierdex.compactor.progress import Progress
 from tierdex.compactor.rewrite import AppendingFile
 from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import FileRef
+from tierdex.lifecycle.manifest import LOG_KIND, FileRef
 from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
 from tierdex.log_service.carried_notes import carry, last_gone
-from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC, FORGETS, left_out_before
+from tierdex.log_service.log_file import BATCH_COUNT, BATCH_CRC, FORGETS
 from tierdex.log_service.log_recovery import open_grouped, open_sealed, seal_notes
 from tierdex.log_service.log_row import make_log_row
 from tierdex.log_service.mending import ends_of
@@ -92,6 +92,8 @@ class LogWork:
 
 class LogKind:
     """Seals journals, compacts and publishes them (`compactor.kind.FileKind`)."""
+
+    row_kind = LOG_KIND
 
     def __init__(
         self, seams: Seams, paths: DataPaths, tier: Tier, active: ActiveJournal,
@@ -352,4 +354,4 @@ def contents_of(reader: GroupedLogFile, number: int) -> FileContents:
     Raises CorruptFileError, and what the store raises.
     """
     ends = QueueEnds.of(*ends_of(reader), last_file=number)
-    return FileContents(ends.joined(left_out_before(reader.file)), reader.generation)
+    return FileContents(ends.joined(reader.left_out()), reader.generation)

@@ -1,8 +1,8 @@
 """A published log file as reads see it: queues by its sidecar, messages by ranges of whole pages.
 
 What the row says needs no request: generation, batches, times, counts. The read's policy says whether pages
-come from the store or from a kept local copy. A page that comes damaged is fetched from the store before the
-file is called corrupt: the fault may lie in between, or in the copy, which then goes.
+come from the store or from a kept local copy. A page that comes damaged, or a sidecar, is fetched from the
+store before the file is called corrupt: the fault may lie in between, or in the copy, which then goes.
 
 Depends on errors, lifecycle, logfile, fetched_ranges, log_file, log_row, read_policy and
 whole_object.
@@ -10,9 +10,10 @@ whole_object.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.log_service.fetched_ranges import Next, ObjectRange
@@ -23,17 +24,26 @@ from tierdex.log_service.whole_object import ReadsInOrder, check_object
 from tierdex.logfile.grouped.file import GroupedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
+    import numpy as np
     from typing_extensions import Buffer
 
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.log_service.fetched_ranges import Ahead
+    from tierdex.log_service.levels import Level
     from tierdex.log_service.log_row import FileSizes
     from tierdex.log_service.read_ahead import Window
     from tierdex.log_service.reading import Reading
     from tierdex.log_service.tier import LogTails
+    from tierdex.logfile.columns import QueueColumns
     from tierdex.logfile.grouped.file import PageSpan, QueuePlace
+    from tierdex.logfile.messages import Extent
+    from tierdex.logfile.queue_ends import QueueEnds
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class PublishedLogFile(GroupedLogFile):
@@ -53,6 +63,32 @@ class PublishedLogFile(GroupedLogFile):
     def file(self) -> GroupedFile:
         """The open sidecar, fetched when it is not here. Raises what the store raises."""
         return self._tails.get(self.row, self._node, partial(self._tails.fetch, self.row))
+
+    def _on_tail(self, use: Callable[[], T]) -> T:
+        """Return `use()`; a sidecar that turns out to be damaged is fetched anew, once."""
+        try:
+            return use()
+        except CorruptFileError as error:
+            logger.warning("sidecar fetched again", extra={"error": str(error)})
+            self._tails.forget_tail(self.row.uuid)
+            return use()
+
+    def ends(self, topics: Collection[bytes] | None = None) -> tuple[QueueColumns, np.ndarray]:
+        ends = super().ends
+        return self._on_tail(lambda: ends(topics))
+
+    def left_out(self) -> QueueEnds:
+        return self._on_tail(super().left_out)
+
+    def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
+        extent = super().extent
+        return self._on_tail(lambda: extent(topic, queue_id, level))
+
+    def _plan(
+        self, topic: bytes, queue_id: int, offset: int, max_count: int
+    ) -> tuple[GroupedFile, QueuePlace, PageSpan] | None:
+        plan = super()._plan
+        return self._on_tail(lambda: plan(topic, queue_id, offset, max_count))
 
     @property
     def generation(self) -> int:

@@ -25,7 +25,6 @@ from tierdex.log_service.carried_notes import (
     void_again,
 )
 from tierdex.log_service.gone_messages import GoneRecord
-from tierdex.log_service.log_file import left_out_before
 from tierdex.log_service.log_kind import contents_of
 from tierdex.log_service.published_note import NotedFile, PublishedNote
 from tierdex.logfile.queue_ends import NO_QUEUES
@@ -79,7 +78,7 @@ def settle_note(
         file = NotedFile(row.number, reader.end_of_batches)
         uuids = {row.uuid, *(part.uuid for part in row.parts)}
         note = note.with_file(uuids, file, contents_of(reader, row.number))
-        left_out = left_out.joined(left_out_before(reader.file))
+        left_out = left_out.joined(reader.left_out())
     if len(left_out):  # of queues that nothing is left of: they begin where they end
         gone = GoneRecord(filesystem, paths.root, seams.clock)
         gone.keep(gone.current.joined(left_out, ()))

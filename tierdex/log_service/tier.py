@@ -59,6 +59,10 @@ class LogTails(TailCache[GroupedFile]):
     def _is_damaged(self, tail: GroupedFile) -> bool:
         return bool(tail.blocks.damaged() or tail.filter.damaged_partitions())
 
+    def forget_tail(self, uuid: bytes) -> None:
+        """Drop the sidecar of a file: it is damaged."""
+        super().forget(uuid)
+
     def forget(self, uuid: bytes) -> None:
         """Drop what is kept of a file."""
         self.fetched.forget(uuid)

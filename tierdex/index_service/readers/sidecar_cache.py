@@ -3,8 +3,9 @@
 One file a sidecar under `DATA/uploaded/`; where there is no data folder, or a read-only one, the
 `RangeCache` has them if there is one, else memory. A cache: any of them may be missing or evicted,
 and is then fetched again, whole, with one range read. A copy is believed only when its footer's
-checksum is the one in the manifest row; its blocks are verified when first used. The byte budget drops
-the least recently used first.
+checksum is the one in the manifest row; its blocks are verified when first used. One that does not open is
+fetched a second time: it may have been altered on its way. The byte budget drops the least recently used
+first.
 
 Open sidecars are mapped, not read: memory does not grow with what is published. `parts` has those of
 sidecars that nobody needs whole. Depends on range_cache, sidecar_parts, indexfile and lifecycle.
@@ -198,18 +199,28 @@ class TailCache(Generic[TailT]):
             return None
 
     def _fetch(self, row: FileRow, node: str, fetch: Callable[[int, int], bytes]) -> _Open[TailT]:
+        try:
+            data, opened = self._fetch_once(row, fetch)
+        except CorruptFileError as error:
+            # It may have been altered in transit; an object damaged in the store stays damaged.
+            logger.warning("sidecar fetched again", extra={"error": str(error)})
+            self.forget(row.uuid)
+            data, opened = self._fetch_once(row, fetch)
+        self.parts.forget(row.uuid)
+        if not self.keep(row, node, data):
+            return opened
+        return self._open_copy(row) or opened
+
+    def _fetch_once(
+        self, row: FileRow, fetch: Callable[[int, int], bytes]
+    ) -> tuple[bytes | memoryview, _Open[TailT]]:
         size = row.bytes - row.sidecar_position
         with self._lock:
             self._fetches += 1
         data = self.read(row, row.sidecar_position, size, fetch)
         mapping = None if isinstance(data, bytes) else data
-        opened = _Open(
-            self._parse(row, np.frombuffer(data, np.uint8), row.object_key), size, mapping
-        )
-        self.parts.forget(row.uuid)
-        if not self.keep(row, node, data):
-            return opened
-        return self._open_copy(row) or opened
+        tail = self._parse(row, np.frombuffer(data, np.uint8), row.object_key)
+        return data, _Open(tail, size, mapping)
 
     def read(
         self, row: FileRow, position: int, length: int, fetch: Callable[[int, int], bytes]
