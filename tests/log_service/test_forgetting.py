@@ -11,11 +11,17 @@ import pytest
 from tests.log_service.keyed_world import TIMED, TINY_INDEX, KeyedWorld
 from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tierdex.clock import ManualClock
-from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    ReadOnlyError,
+    UnavailableError,
+)
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
 from tierdex.logfile.forgotten import NOWHERE, ForgottenPlaces
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
 from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 HOUR_MS = 3_600_000
@@ -403,4 +409,30 @@ def test_request_ends_in_a_log_that_is_opened_without_its_index(world):
         assert [each[1] for each in shown(log)] == [False, True, False] * 2
         log._components.seams.clock.advance(1e6)
     assert log.forgettings() == []
+    log.close()
+
+
+def test_request_stays_until_the_index_was_told_however_long_that_takes():
+    world = KeyedWorld()
+    world.store = FaultyStore(world.store)
+    log = world.open(grace_time=60.0)
+    fill(world, log, 3)
+    log.roll()
+    seal_rolled(log)
+    log.catch_up()
+    with world.store.outage():
+        asked = log.forget("orders", key="SECRET", now=True)
+        assert "index" in [missing.file for missing in asked.waiting]
+        for _ in range(4):
+            with suppress(UnavailableError):
+                log.run_compaction()
+            assert log.resume_forgetting(asked.forgetting).holding == []
+            world.advance(log, 90_000)
+    log.run_compaction()
+    assert log.index.query("orders", key="k1").entries == []
+    for _ in range(3):
+        world.advance(log, 90_000)
+        log.run_compaction()
+    assert log.forgettings() == []
+    assert [each[1] for each in shown(log)] == [False, True, False]
     log.close()

@@ -96,7 +96,7 @@ class LogForgetting:
     def __init__(self, log: ForgetfulLog) -> None:
         self._log = log
         self._lock = threading.Lock()  # one writer of the record
-        self._holds: dict[tuple[bytes, bytes], bool] = {}  # request, file that never changes
+        self._holds: dict[tuple[bytes, bytes, FileState], bool] = {}  # request, file in a state
         self._rounds = Rounds(log.seams.clock)
         through = max((each.through for each in log.record.current.requests), default=-1)
         if through >= 0:
@@ -266,9 +266,12 @@ class LogForgetting:
         return request
 
     def _end(self, request: ForgetRequest) -> bool:
-        """Let a request go of which nothing is left; say whether the record changed. Holding `_lock`."""
+        """Let a request go of which nothing is left; say whether the record changed. Holding `_lock`.
+
+        While the index is still to be told, the record alone knows which entries it has to forget.
+        """
         log, now_ms = self._log, self._log.seams.clock.now_ms()
-        if any(True for _ in self._holding(request)):
+        if request.unindexed or any(True for _ in self._holding(request)):
             return False
         if request.done_ms is None:
             log.record.keep(log.record.current.with_request(replace(request, done_ms=now_ms)))
@@ -298,7 +301,7 @@ class LogForgetting:
         """Say whether a file has something of a request. CorruptFileError, and what the store raises."""
         if handle.state is FileState.UNSEALED:
             return handle.number <= request.through or _has_any(handle, request.places)
-        key = request.uuid, handle.uuid
+        key = request.uuid, handle.uuid, handle.state  # compaction leaves messages out
         held = self._holds.get(key)
         if held is None:
             held = handle.reader.forgets < request.number and _has_any(handle, request.places)
