@@ -83,7 +83,7 @@ def follow(
         _followed(source, opened, options, keys, message_id) if into is index else None,
     )
     target: Target = (
-        KeepingTarget(into, plan.topic)
+        KeepingTarget(into, plan.topic, seams)
         if isinstance(into, MessageLog)
         else IndexTarget(into, plan.topic)
     )

@@ -6,11 +6,13 @@ stands in the archive: each append ends with a *position message*, in the topic 
     append   | record | record | ... | {"0": 4711, "1": 17} |      one stage, whole or not at all after a
     crash
 
-A record is kept once, whatever ends this process and when. Its key and headers become headers (the key as
-``key``), a record without a value an empty body. A record that a message log cannot take (a body that is
-too long) is passed over and counted.
+A record is kept once, whatever ends this process and when; so it is by the next owner of the archive's node,
+who has the position of what is published. Its key and headers become headers (the key as ``key``), a record
+without a value an empty body. A record that a message log cannot take (a body that is too long) is passed
+over and counted. A position message whose age has come is written anew; had it gone while nobody followed,
+the saved positions of the folder count.
 
-Depends on errors, records, extraction, value_columns and log_service.
+Depends on errors, records, positions, extraction, value_columns and log_service.
 """
 
 from __future__ import annotations
@@ -21,15 +23,19 @@ import numpy as np
 import orjson
 
 from tierdex.errors import InvalidRequestError
+from tierdex.following.positions import FILE_NAME, PositionFile
 from tierdex.following.records import Parts
+from tierdex.log_service.queue_reader import refuse_missing
 from tierdex.value_columns import meant_times
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tierdex.following.extraction import Extracted
     from tierdex.following.records import RecordBatch
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.seams import Seams
 
 _APPEND_BYTES: Final = 2 << 20  # of bodies, keys and headers: half a stage
 _ROW_BYTES: Final = 64
@@ -41,10 +47,12 @@ class KeepingTarget:
 
     repeats_last = False
 
-    def __init__(self, log: MessageLog, topic: str) -> None:
+    def __init__(self, log: MessageLog, topic: str, seams: Seams) -> None:
+        """Raises IncompleteAnswerError while the last position cannot be read, InvalidRequestError."""
         self._log = log
         self._topic = topic
-        self._at = self._last_positions()
+        self._positions_topic = topic + _POSITIONS
+        self._at = self._last_positions(PositionFile(seams.filesystem, self.folder))
 
     @property
     def folder(self) -> Path:
@@ -71,6 +79,11 @@ class KeepingTarget:
         return passed_over
 
     def sync(self) -> None:
+        if self._at and self._position_is_gone():
+            position = _position(self._at)
+            self._log.append(
+                topic=self._positions_topic, queue_id=0, body=position, durability="os"
+            )
         self._log.flush("disk")
 
     def _append_singly(self, batch: RecordBatch, rows: range, keys: Any, ids: Any) -> int:
@@ -93,13 +106,12 @@ class KeepingTarget:
             at[int(batch.partitions[row])] = int(batch.offsets[row]) + 1
         begin, count = rows.start, len(rows)
         bodies = [value or b"" for value in (batch.values or [])[begin : rows.stop]]
-        position = orjson.dumps({str(partition): offset for partition, offset in at.items()})
         headers = [_headers(batch, row) for row in rows]
-        topics = [self._topic] * count + [self._topic + _POSITIONS]
+        topics = [self._topic] * count + [self._positions_topic]
         self._log.append_batch(
             topic=topics,
             queue_id=np.append(batch.partitions[begin : rows.stop], np.int32(0)),
-            body=[*bodies, position],
+            body=[*bodies, _position(at)],
             keys=[*keys[begin : rows.stop], []],
             message_id=[*ids[begin : rows.stop], None],
             headers=[*headers, []],
@@ -108,18 +120,31 @@ class KeepingTarget:
         )
         self._at = at
 
-    def _last_positions(self) -> dict[int, int]:
-        topic = self._topic + _POSITIONS
-        end = self._log.end_offset(topic, 0, level="os")
+    def _last_positions(self, saved: PositionFile) -> dict[int, int]:
+        end = self._log.end_offset(self._positions_topic, 0, level="os")
         if end == 0:
             return {}
-        answer = self._log.read(topic, 0, end - 1, max_count=1, visible="os")
-        if not answer.messages:
+        answer = self._log.read(self._positions_topic, 0, end - 1, max_count=1, visible="os")
+        refuse_missing(answer, end - 1)
+        if answer.messages:
+            said = orjson.loads(answer.messages[0].body)
+            return {int(partition): offset for partition, offset in said.items()}
+        rows = saved.load(self._topic).partitions
+        if not rows:
             raise InvalidRequestError(
-                f"the last message of {topic!r} cannot be read: {answer.missing}", field="keep"
+                f"the positions of {self._topic!r} are gone by their age, and no {FILE_NAME} tells them: "
+                "follow into another topic",
+                field="topic",
             )
-        said = orjson.loads(answer.messages[0].body)
-        return {int(partition): offset for partition, offset in said.items()}
+        return {partition: row.next for partition, row in rows.items()}
+
+    def _position_is_gone(self) -> bool:
+        begin = self._log.begin_offset(self._positions_topic, 0)
+        return begin == self._log.end_offset(self._positions_topic, 0, level="os")
+
+
+def _position(at: Mapping[int, int]) -> bytes:
+    return orjson.dumps({str(partition): offset for partition, offset in at.items()})
 
 
 def _names(extracted: Extracted) -> tuple[list[list[str]], list[str | None]]:
