@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 
 import pytest
 
-from tests.log_service.keyed_world import KeyedWorld
 from tests.log_service.log_world import open_log, seal_rolled
 from tests.patience import PATIENCE_S
 from tierdex.errors import (
@@ -23,13 +23,6 @@ from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
 
 QUEUE = {"topic": "a", "queue_id": 0}
-
-
-@pytest.fixture
-def world():
-    world = KeyedWorld()
-    world.store = FaultyStore(world.store)
-    return world
 
 
 def states(log):
@@ -191,21 +184,23 @@ def away(tmp_path):
 
 def test_many_who_wait_share_one_roll_and_coroutines_hold_no_thread(away):
     log, outage = away
-    told = []
-    for number in range(8):
-        pending = log.append_nowait(**QUEUE, body=b"%d" % number, durability="remote")
-        pending.commit.add_callback(pending.level, told.append)
+    told = queue.SimpleQueue()
+    with log._components.writing.remote._stepping:  # else the first is rolled before the next comes
+        for number in range(8):
+            pending = log.append_nowait(**QUEUE, body=b"%d" % number, durability="remote")
+            pending.commit.add_callback(pending.level, told.put)
+        log.flush("disk")
+        assert len(log.read("a", 0, 0)) == 8  # appends do not wait for the store
     threads = [threading.Thread(target=log.flush, args=("remote",)) for _ in range(6)]
     for thread in threads:
         thread.start()
-    log.flush("disk")
-    assert len(log.read("a", 0, 0)) == 8  # appends do not wait for the store
     outage.__exit__(None, None, None)
     for thread in threads:
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert states(log) == ["uploaded"]
-    assert len(told) == 8
+    for _ in range(8):
+        told.get(timeout=PATIENCE_S)
     assert ends(log)["remote"] == 8
 
 
@@ -242,11 +237,19 @@ def test_rolled_journal_is_published_though_nothing_more_is_appended(tmp_path):
 def test_wait_ends_with_the_timeout(tmp_path):
     store = FaultyStore(MemoryStore())
     with MessageLog.open(
-        tmp_path, store=store, journal_bytes=16 << 20, remote_timeout=0.3, disk_reserve_bytes=0
-    ) as log:
-        with store.outage(), pytest.raises(UnavailableError, match=r"remote_timeout.*last failure"):
-            log.append(**QUEUE, body=b"x", durability="remote")
-        assert ends(log)["disk"] == 1
+        tmp_path, store=store, journal_bytes=16 << 20, remote_timeout=0.3, disk_reserve_bytes=0,
+        compact_interval=0.02,
+    ) as log:  # fmt: skip
+        with store.outage():
+            log.append(**QUEUE, body=b"x")
+            log.roll()
+            deadline = time.monotonic() + PATIENCE_S
+            while log._components.writing.kind.last_failure() is None:  # which the error tells
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            with pytest.raises(UnavailableError, match=r"remote_timeout.*last failure"):
+                log.append(**QUEUE, body=b"y", durability="remote")
+        assert ends(log)["disk"] == 2
 
 
 @pytest.mark.parametrize("end", ["close", "fence"])
