@@ -5,8 +5,7 @@ is missing, damaged, or an older copy, when a crash came between a publication a
 owner published since: these are asked for their queues, once, and the note is written anew. Where another
 owner had the node since, the folder's own is void, and the one that the store carries is taken.
 
-Depends on errors, lifecycle, logfile, carried_notes, gone_messages, log_file, log_kind, published_note and
-tier.
+Depends on errors, lifecycle, logfile, carried_notes, gone_messages, log_kind, published_note and tier.
 """
 
 from __future__ import annotations
