@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from tests.app.conftest import ENTRY, Caller, assert_problem, open_small_files
 from tests.patience import PATIENCE_S
-from tierdex.app.rights import Scope
-from tierdex.client.answers import read_answer
+from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
+from tierdex.app.rights import Grant, Scope
+from tierdex.client.answers import read_answer, read_answers
 from tierdex.following.records import Record
 from tierdex.log_service.message_log import MessageLog
 from tierdex.resolving.message_fetcher import MessageFetcher
@@ -174,6 +176,68 @@ def test_bad_parameters_are_refused(make, parameters, field):
 
 def test_service_without_messages_says_so(caller):
     assert_problem(caller.get("/v1/entries", params=ASKED), 404, "not-found")
+    assert_problem(ask_batch(caller, [LOOKUP]), 404, "not-found")
+
+
+LOOKUP = {"topic": "orders", "key": "ORDER-1"}
+
+
+def ask_batch(caller, lookups, parameters="message=true", **arguments):
+    path = f"/v1/entries:batchGet?{parameters}"
+    return caller.post(path, json={"lookups": lookups}, **arguments)
+
+
+def test_each_lookup_of_a_batch_has_the_messages_that_it_has_alone(make, resolver):
+    caller = make()
+    resolver.names = ("ORDER-1", "ORDER-2")
+    put(caller, 3)
+    put(caller, 1, keys=["ORDER-2"], offset=9000)
+    put(caller, 1, keys=["ORDER-3"], offset=9600)
+    keys = ["ORDER-2", "none", "ORDER-1", "ORDER-3"]
+    lookups = [{"topic": "orders", "key": key} for key in keys]
+    response = ask_batch(caller, lookups)
+    answers = response.json()["answers"]
+    alone = [caller.get("/v1/entries", params={**ASKED, "key": key}).json() for key in keys]
+    assert [answer["entries"] for answer in answers] == [answer["entries"] for answer in alone]
+    assert [[e["message"]["outcome"] for e in answer["entries"]] for answer in answers] == [
+        ["shown"], [], ["shown"] * 3, ["mismatch"],
+    ]  # fmt: skip
+    assert read_answers(response.content)[0].entries[0].message.body == resolver.body
+    plain = ask_batch(caller, lookups, "").json()["answers"]
+    assert not any("message" in entry for answer in plain for entry in answer["entries"])
+
+
+def test_bounds_hold_for_all_messages_of_a_batch_together(make, resolver):
+    caller = make(settings=ShowSettings(message_timeout=PATIENCE_S, max_shown_bytes=1300))
+    put(caller, 1, size=500)
+    answers = ask_batch(caller, [LOOKUP] * 4).json()["answers"]
+    outcomes = [answer["entries"][0]["message"]["outcome"] for answer in answers]
+    assert outcomes == ["shown", "shown", "too_large", "too_large"]
+    assert resolver.fetched == 2
+
+
+def test_batch_needs_the_scope_message_in_each_topic(make, keys):
+    read, of_orders = (
+        keys.create(Scope.READ),
+        keys.create(Scope.READ, Grant(Scope.MESSAGE, "orders")),
+    )
+    caller = make(keys)
+    allowed = [LOOKUP, {"topic": "orders", "message_id": "M"}]
+    for lookup in ({"topic": "users", "key": "K"}, {"message_id": "M"}):
+        refused = ask_batch(caller, [LOOKUP, lookup], key=of_orders)
+        assert_problem(refused, 403, "permission-denied")
+    assert_problem(ask_batch(caller, allowed, key=read), 403, "permission-denied")
+    assert ask_batch(caller, allowed, key=of_orders).status_code == 200
+
+
+def test_batch_of_another_form_or_without_messages_takes_no_bounds_of_theirs(make):
+    caller = make()
+    refused = ask_batch(caller, [LOOKUP], "message_timeout=1")
+    assert_problem(refused, 400, "invalid-request", "message_timeout")
+    table = write_stream(pa.table({"topic": ["orders"], "key": ["ORDER-1"]}))
+    path = "/v1/entries:batchGet?message=true"
+    refused = caller.post(path, content=bytes(table), headers={"content-type": ARROW_STREAM})
+    assert_problem(refused, 400, "invalid-request", "message")
 
 
 def test_masked_topic_of_the_log_is_read_by_admins_only(tmp_path, keys):

@@ -21,6 +21,10 @@ DIFFERENCES = {
     ("query", "message"): "a service knows where messages are; in a program: `MessageFetcher`",
     ("query", "max_message_bytes"): "the same",
     ("query", "message_timeout"): "the same",
+    **{
+        ("query_batch", name): "as in `query`"
+        for name in ("message", "max_message_bytes", "message_timeout")
+    },
     ("put_batch", "schema"): "a service takes messages only",
     ("put_batch", "location"): "a service takes messages only",
     ("put_batch", "queue_id"): "of a message: `location` of the index",

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tierdex.filesystem import LocalFileSystem
-from tierdex.index_service.answer import Entry
+from tierdex.index_service.answer import Answer, Entry
 from tierdex.resolving.message_fetcher import MessageFetcher
 from tierdex.resolving.object_file import opened_file
 from tierdex.resolving.parquet_row import read_parquet_row
@@ -22,7 +22,7 @@ PLACE = ("f", "uploaded", "n")
 def fetch(tmp_path, entry, key, text):
     (tmp_path / "resolvers.toml").write_text(text)
     with MessageFetcher(tmp_path) as messages:
-        return messages.fetch([entry], key, None)[0]
+        return messages.with_messages(Answer([entry]), key=key).entries[0].message
 
 
 def in_file(source, **place):

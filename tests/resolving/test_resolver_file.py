@@ -7,7 +7,7 @@ import pytest
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import LocalFileSystem
-from tierdex.index_service.answer import Entry
+from tierdex.index_service.answer import Answer, Entry
 from tierdex.resolving.message_fetcher import MessageFetcher
 from tierdex.resolving.resolver_file import read_resolver_file
 from tierdex.seams import Seams
@@ -19,6 +19,10 @@ def read(tmp_path, text):
     path = tmp_path / "resolvers.toml"
     path.write_text(text)
     return read_resolver_file(FILES, path)
+
+
+def shown(messages, entry, key):
+    return messages.with_messages(Answer([entry]), key=key).entries[0].message
 
 
 def test_masks_of_a_topic_are_added_to_those_of_all(tmp_path):
@@ -60,7 +64,7 @@ def test_unknown_registry_option_is_said_where_the_message_would_stand(tmp_path)
     )
     entry = Entry("t", 0, 0, 11, 5, "f", "unsealed", "n")
     with MessageFetcher(tmp_path) as messages:
-        (message,) = messages.fetch([entry], "A", None)
+        message = shown(messages, entry, "A")
     assert message.outcome == "unresolved"
     assert "pasword" in message.reason
     assert "hunter2" not in message.reason
@@ -99,10 +103,10 @@ def test_topic_goes_to_another_source_when_the_file_says_so(tmp_path):
     path = tmp_path / "resolvers.toml"
     path.write_text(f"[topics.t]\nsource='file:{tmp_path}/one'\nkeys=['$.id']\n")
     with MessageFetcher(tmp_path, seams=Seams.of(clock)) as messages:
-        (first,) = messages.fetch([entry._replace(size=12)], "one", None)
+        first = shown(messages, entry._replace(size=12), "one")
         assert first.body == b'{"id":"one"}'
         path.write_text(f"[topics.t]\nsource='file:{tmp_path}/another'\nkeys=['$.id']\n")
         for _ in range(2):
             clock.advance(1.1)
-            (second,) = messages.fetch([entry._replace(size=16)], "another", None)
+            second = shown(messages, entry._replace(size=16), "another")
         assert second.body == b'{"id":"another"}'

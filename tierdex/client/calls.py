@@ -164,9 +164,18 @@ def query_batch(
     max_count: int | None = None,
     on_error: OnError = "partial",
     fresh_within: float | None = None,
+    message: bool = False,
+    max_message_bytes: int | None = None,
+    message_timeout: float | None = None,
 ) -> Call[list[Answer]]:
-    """Answer many lookups in order; `max_count` is for those that do not say it."""
-    asked = query_string(on_error=on_error, max_count=max_count, fresh_within=fresh_within)
+    """Answer many lookups in order; `max_count` is for those that do not say it.
+
+    `message` and its limits are as in `query`; `message_timeout` is for all of them together.
+    """
+    asked = query_string(
+        on_error=on_error, max_count=max_count, fresh_within=fresh_within, message=message,
+        max_message_bytes=max_message_bytes, message_timeout=message_timeout,
+    )  # fmt: skip
     body = json_body({"lookups": list(lookups)})
     return Call("POST", "/v1/entries:batchGet", answers.read_answers, asked, body)
 

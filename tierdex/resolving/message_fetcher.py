@@ -18,7 +18,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tierdex.errors import InvalidRequestError, NotFoundError, TierdexError
 from tierdex.index_service.shown_message import ShownMessage
@@ -28,7 +28,7 @@ from tierdex.resolving.topic_resolvers import TopicResolvers
 from tierdex.seams import Seams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 
 A = TypeVar("A", "Answer", "Journey")
+_MESSAGES_MAX: Final = (
+    10_000  # of one answer, or of a batch: as many entries as one lookup may have
+)
 
 
 class MessageFetcher:
@@ -105,41 +108,66 @@ class MessageFetcher:
         `key` or `message_id` is what was looked up. The limits are lowered by these, never raised.
         `note` is called with each message.
         """
-        messages = self.fetch(answer.entries, key, message_id, max_message_bytes, message_timeout)
+        (found,) = self.with_messages_of_batch(
+            [answer],
+            [{"key": key, "message_id": message_id}],
+            max_message_bytes=max_message_bytes,
+            message_timeout=message_timeout,
+            note=note,
+        )
+        return found
+
+    def with_messages_of_batch(
+        self,
+        answers: Sequence[A],
+        lookups: Sequence[Mapping[str, Any]],
+        *,
+        max_message_bytes: int | None = None,
+        message_timeout: float | None = None,
+        note: Callable[[ShownMessage], None] | None = None,
+    ) -> list[A]:
+        """Return the answers of some lookups with messages; the bounds hold for all of them together.
+
+        A lookup's `key` or `message_id` is what was looked up. The rest is as for one answer.
+        """
+        settings = self._settings
+        most = int(_least(settings.max_message_bytes, max_message_bytes, "max_message_bytes"))
+        patience_s = _least(settings.message_timeout, message_timeout, "message_timeout")
+        looked_up = [Wanted(each.get("key"), each.get("message_id"), most) for each in lookups]
+        messages = self._fetch(
+            [(e, w) for a, w in zip(answers, looked_up, strict=True) for e in a.entries], patience_s
+        )
         if note is not None:
             for message in messages:
                 note(message)
-        entries = [e._replace(message=m) for e, m in zip(answer.entries, messages, strict=True)]
-        found: A = replace(answer, entries=entries)
-        return found
+        rest = iter(messages)
+        return [
+            replace(answer, entries=[e._replace(message=next(rest)) for e in answer.entries])
+            for answer in answers
+        ]
 
-    def fetch(
-        self,
-        entries: Sequence[Entry],
-        key: str | None,
-        message_id: str | None,
-        max_message_bytes: int | None = None,
-        message_timeout: float | None = None,
+    def _fetch(
+        self, wanted: Sequence[tuple[Entry, Wanted]], patience_s: float
     ) -> list[ShownMessage]:
         """Return the message of each entry, in order."""
         settings = self._settings
-        most = _least(settings.max_message_bytes, max_message_bytes, "max_message_bytes")
-        patience = _least(settings.message_timeout, message_timeout, "message_timeout")
-        wanted = Wanted(key, message_id, int(most))
-        give_up = self._seams.clock.monotonic() + patience
+        give_up = self._seams.clock.monotonic() + patience_s
         started: list[Future[ShownMessage] | ShownMessage] = []
         room = settings.max_shown_bytes
-        for entry in entries:
+        for number, (entry, each) in enumerate(wanted):
             room -= entry.size or 0
-            if room < 0:
+            if number >= _MESSAGES_MAX:
+                why = f"an answer has at most {_MESSAGES_MAX} messages: ask for fewer"
+                started.append(ShownMessage("too_large", why, size=entry.size))
+            elif room < 0:
                 why = f"the messages before it have {settings.max_shown_bytes} bytes: ask for fewer"
                 started.append(ShownMessage("too_large", why, size=entry.size))
             else:
-                started.append(self._start(entry, wanted))
+                started.append(self._start(entry, each))
         messages, room = [], settings.max_shown_bytes
-        for entry, each in zip(entries, started, strict=True):
+        for (entry, _), begun in zip(wanted, started, strict=True):
             message = (
-                each if isinstance(each, ShownMessage) else self._awaited(entry, each, give_up)
+                begun if isinstance(begun, ShownMessage) else self._awaited(entry, begun, give_up)
             )
             room -= len(message.body or b"") + len(message.text or "")
             if room < 0 and message.body is not None:

@@ -185,6 +185,13 @@ class LookupsQuery(BaseModel):
     fresh_within: Seconds | None = Field(
         None, description="seconds; older answers (see `as_of`) are incomplete and name the nodes"
     )
+    message: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="JSON only; as for one lookup, its bounds hold for the whole batch"
+    )
+    max_message_bytes: MaxMessageBytes | None = Field(None, description="as for one lookup")
+    message_timeout: Seconds | None = Field(
+        None, description="seconds for all messages of the batch"
+    )
 
 
 class PutQuery(BaseModel):

@@ -29,6 +29,7 @@ from tierdex.errors import InvalidRequestError, UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierdex.index_service.answer import Answer
     from tierdex.index_service.index import Index
     from tierdex.value_rules import OnError
 
@@ -136,13 +137,24 @@ def answer_each(
     fresh_within: float | None = None,
 ) -> list[dict[str, Any]]:
     """Answer each lookup by itself. Raises InvalidRequestError, IncompleteAnswerError."""
+    answers = query_each(index, lookups, max_count, on_error, fresh_within)
+    return [answer_document(answer) for answer in answers]
+
+
+def query_each(
+    index: Index,
+    lookups: Sequence[Mapping[str, Any]],
+    max_count: int | None,
+    on_error: OnError,
+    fresh_within: float | None = None,
+) -> list[Answer]:
+    """Look each up by itself. Raises InvalidRequestError, IncompleteAnswerError."""
     default = {} if max_count is None else {"max_count": max_count}
     asked = [
         default | {name: value for name, value in lookup.items() if value is not None}
         for lookup in lookups
     ]
-    answers = index.query_batch(asked, on_error=on_error, fresh_within=fresh_within)
-    return [answer_document(answer) for answer in answers]
+    return index.query_batch(asked, on_error=on_error, fresh_within=fresh_within)
 
 
 def _table_of(columns: dict[str, list[str]]) -> Any:

@@ -22,6 +22,7 @@ from tierdex.app.http.codecs.json_lookups import (
     answer_columns,
     answer_each,
     columns_of,
+    query_each,
     read_lookups,
 )
 from tierdex.app.http.codecs.topic_column import column_of, topics_in
@@ -119,21 +120,30 @@ def _message_call(request: Request, asked: dict[str, Any]) -> Callable[..., Any]
     It takes what concerns messages out of `asked`. Raises PermissionDeniedError, NotFoundError,
     InvalidRequestError, all before anything is looked up.
     """
-    service = service_of(request)
+    limits = _message_limits(request, asked)
+    if limits is None:
+        return None
+    if "topic" in asked:
+        record_of(request).need(Scope.MESSAGE, (asked["topic"],))
+    return partial(
+        service_of(request).message_fetcher.with_messages,
+        key=asked["key"], message_id=asked.get("message_id"), **limits,
+    )  # fmt: skip
+
+
+def _message_limits(request: Request, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the bounds of messages and who counts them, None where none are asked for.
+
+    Like `_message_call`, but which topics are concerned the caller knows.
+    """
     limits = {name: asked.pop(name) for name in ("max_message_bytes", "message_timeout")}
     if not asked.pop("message"):
         given = [name for name, value in limits.items() if value is not None]
         if given:
             raise InvalidRequestError("is for `message=true`", field=given[0])
         return None
-    record = record_of(request)
-    need_scope(record, Scope.MESSAGE)
-    if "topic" in asked:
-        record.need(Scope.MESSAGE, (asked["topic"],))
-    return partial(
-        service.message_fetcher.with_messages, key=asked["key"],
-        message_id=asked.get("message_id"), note=service.metrics.count_shown, **limits,
-    )  # fmt: skip
+    need_scope(record_of(request), Scope.MESSAGE)
+    return {**limits, "note": service_of(request).metrics.count_shown}
 
 
 @router.get(
@@ -246,11 +256,17 @@ def _rows(
     openapi_extra=request_body(Lookups, {ARROW_STREAM: _ARROW_SCHEMA}),
 )
 async def look_many_up(request: Request, query: Annotated[LookupsQuery, Query()]) -> Response:
-    """Answer many lookups in one call, in their order."""
+    """Answer many lookups in one call, in their order; with `message` (JSON) also fetch the messages."""
     service = service_of(request)
     if query.max_count is not None:
         check_integer(query.max_count, "max_count", 1, service.limits.max_count_limit)
+    limits = _message_limits(request, vars(query).copy())
     kind, body = await read_body(request, JSON, ARROW_STREAM)
+    if limits is not None:
+        if kind == ARROW_STREAM:
+            raise InvalidRequestError("is for lookups in JSON", field="message")
+        call = partial(_answer_with_messages, record_of(request), body, query, limits)
+        return await service.in_thread(call, slow=True)  # type: ignore[no-any-return]
     read, answer = (
         (_read_arrow, _answer_arrow) if kind == ARROW_STREAM else (_read_json, _answer_json)
     )
@@ -267,6 +283,22 @@ async def look_many_up(request: Request, query: Annotated[LookupsQuery, Query()]
     if response is None:
         response = await service.in_thread(answer, service, lookups, query)
     return response
+
+
+def _answer_with_messages(
+    record: RequestRecord, body: bytes, query: LookupsQuery, limits: dict[str, Any]
+) -> Response:
+    service = record.service
+    fetcher = service.message_fetcher
+    lookups = _read_json(record, body).lookups
+    record.need(Scope.MESSAGE, {lookup.get("topic") for lookup in lookups})
+    answers = query_each(
+        service.index_to_query, lookups, query.max_count, query.on_error or "partial",
+        query.fresh_within,
+    )  # fmt: skip
+    _count_lookups(service, len(answers), sum(bool(answer.entries) for answer in answers))
+    shown = fetcher.with_messages_of_batch(answers, lookups, **limits)
+    return json_response({"answers": [answer_document(answer) for answer in shown]})
 
 
 class _JsonLookups(NamedTuple):
