@@ -29,6 +29,7 @@ Column: TypeAlias = Any  # an Arrow array: the stubs of pyarrow know less than p
 _WHOLE = r"^[+-]?[0-9]{1,19}$"
 _DECIMAL = r"^[+-]?[0-9]+\.[0-9]+$"
 _ZONED = r"(?i)[T ][0-9]{2}.*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_ANY = ""
 _QUARTER_US = 15 * 60 * 1_000_000  # zones change their offset at quarters of an hour
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock's time, its zone is looked up
 
@@ -70,29 +71,32 @@ def readable_times(texts: Column, timezone: str) -> tuple[np.ndarray, np.ndarray
 
 def times_of_texts(texts: Column, timezone: str | None) -> np.ndarray:
     """Group the texts by kind and convert each group at once; most files have one kind."""
-    whole = pc.match_substring_regex(texts, _WHOLE).to_numpy(zero_copy_only=False)
-    decimal = pc.match_substring_regex(texts, _DECIMAL).to_numpy(zero_copy_only=False)
-    zoned = pc.match_substring_regex(texts, _ZONED).to_numpy(zero_copy_only=False)
-    naive = ~(whole | decimal | zoned)
-    result = np.empty(len(texts), np.int64)
 
-    kinds: list[tuple[np.ndarray, Callable[[Column], np.ndarray]]] = [
-        (whole, lambda part: times_of_numbers(part.cast(pa.int64()).to_numpy())),
-        (decimal, lambda part: times_of_floats(part.cast(pa.float64()).to_numpy())),
-        (zoned, lambda part: _stamps(part, "UTC") // 1000),
-        (naive, lambda part: _stamps(part, None)),
+    def of_wall_clock(part: Column) -> np.ndarray:
+        stamps = located(part, "timestamp", lambda each: _stamps(each, None))
+        return to_utc(stamps, zone_of(timezone, 0, part[0].as_py())) // 1000
+
+    kinds: list[tuple[str, Callable[[Column], np.ndarray]]] = [
+        (_WHOLE, lambda part: times_of_numbers(part.cast(pa.int64()).to_numpy())),
+        (_DECIMAL, lambda part: times_of_floats(part.cast(pa.float64()).to_numpy())),
+        (_ZONED, lambda part: _stamps(part, "UTC") // 1000),
+        (_ANY, of_wall_clock),
     ]
-    for mask, convert in kinds:
-        rows = np.flatnonzero(mask)
+    result = np.empty(len(texts), np.int64)
+    left = np.arange(len(texts))  # the rows of `texts`, which are of no kind so far
+    for pattern, convert in kinds:
+        if not len(left):
+            break
+        is_kind = np.asarray(pc.match_substring_regex(texts, pattern))
+        rows, part = left, texts
+        if not is_kind.all():
+            rows, part = left[is_kind], texts.filter(pa.array(is_kind))
         if len(rows):
-            part = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
             try:
-                converted = located(part, "timestamp", convert)
-                if mask is naive:
-                    converted = to_utc(converted, zone_of(timezone, 0, part[0].as_py())) // 1000
-                result[rows] = converted
+                result[rows] = located(part, "timestamp", convert)
             except RowError as error:
                 raise RowError(int(rows[error.row]), str(error)) from error
+        left, texts = left[~is_kind], texts.filter(pa.array(~is_kind))
     return result
 
 
