@@ -151,12 +151,23 @@ def use_service(folder: Path) -> None:
         client.read("t", 0, 0)
 
 
+def follow_lines(folder: Path) -> None:
+    """Index a file of JSON lines."""
+    (folder / "lines").mkdir(parents=True)
+    text = "".join(f'{{"id":"k{n}","at":{n}}}\n' for n in range(_COUNT))
+    (folder / "lines" / "a.jsonl").write_text(text)
+    with tierdex.Index.open(folder / "data", **_SMALL) as index:
+        source = f"folder:{folder / 'lines'}"
+        tierdex.follow(index, source, keys=["$.id"], time="$.at", once=True).run()
+
+
 def main() -> None:
     """Use an index, a log and services in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         use_index(Path(folder, "index"))
         use_log(Path(folder, "log"))
         use_service(Path(folder, "served"))
+        follow_lines(Path(folder, "followed"))
 
 
 if __name__ == "__main__":

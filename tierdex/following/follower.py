@@ -198,12 +198,14 @@ class Follower:
             return
         self._check_gaps(batch)
         extracted = self._extraction.entries_of(batch)
-        missing = self._missing(batch, extracted)
+        without_value = _without_value(batch)
+        missing = self._missing(batch, extracted, without_value)
         passed_over = self._target.put(extracted) if len(batch) else 0
         self._positions.update(
             {each: at for each, at in batch.positions.items() if each in self._positions}
         )
         self._count(batch, extracted, missing)
+        self.status.without_value += len(without_value)
         self.status.passed_over += passed_over
 
     def _save(self) -> None:
@@ -308,12 +310,15 @@ class Follower:
 
     # -- counts --------------------------------------------------------------------------------------
 
-    def _missing(self, batch: RecordBatch, extracted: Extracted) -> Counter[str]:
+    def _missing(
+        self, batch: RecordBatch, extracted: Extracted, without_value: np.ndarray
+    ) -> Counter[str]:
         """Count, by selector, the readable messages with a value that lack its text.
 
         Raises InvalidRequestError for the first of them where the plan says so.
         """
-        excused = ~extracted.readable | ~_have_value(batch)
+        excused = ~extracted.readable
+        excused[without_value] = True
         missing: Counter[str] = Counter()
         for selector, rows in extracted.without.items():
             unexcused = rows[~excused[rows]]
@@ -335,7 +340,6 @@ class Follower:
         status.bytes += int(batch.sizes.sum(dtype=np.int64))
         status.passed_over += batch.passed_over
         status.missing += missing
-        status.without_value += int(np.count_nonzero(~_have_value(batch)))
         status.unreadable += extracted.unreadable
         status.too_long += extracted.too_long
         status.untimed += extracted.untimed
@@ -350,8 +354,10 @@ class Follower:
         return all(self._positions.get(each, end) >= end for each, end in goals.items())
 
 
-def _have_value(batch: RecordBatch) -> np.ndarray:
-    """Return which records have a value: bool[n]; all, where values were not asked for."""
-    if batch.values is None or None not in batch.values:
-        return np.ones(len(batch), bool)
-    return np.fromiter((value is not None for value in batch.values), bool, len(batch))
+def _without_value(batch: RecordBatch) -> np.ndarray:
+    """Return the rows without a value: int64, rising; none, where values were not asked for."""
+    empty = np.flatnonzero(batch.sizes == 0)
+    if batch.values is None or not len(empty):
+        return empty[:0]
+    values = batch.values
+    return np.array([row for row in empty.tolist() if values[row] is None], np.int64)

@@ -10,7 +10,9 @@ Depends on selectors, numpy and orjson.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
@@ -19,6 +21,12 @@ from tierdex.following.selectors import Every, JsonPart, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_TEXTS: Final = {str, NoneType}
+_PIECE: Final = (
+    128  # documents at one time: they stay in the processor's cache, and wake no collector
+)
 
 
 class JsonTexts:
@@ -36,48 +44,77 @@ def read_paths(values: Sequence[bytes | None], paths: Sequence[JsonPart]) -> Jso
     What is no JSON is marked as unreadable, and so is a value with an object or a list at a path.
     """
     found = JsonTexts(paths, len(values))
-    plans = [
-        (path, path.steps, path.gives_several, found.texts[n].append, found.rows[n].append)
-        for n, path in enumerate(paths)
-    ]
-    parse, nothing = orjson.loads, object()
-    for row, value in enumerate(values):
-        document: Any = nothing
-        if value is not None:
-            try:
-                document = parse(value)
-            except orjson.JSONDecodeError:
-                found.unreadable[row] = True
-        for path, steps, is_several, add, add_row in plans:
-            if is_several:
-                if document is not nothing:
-                    for text in _all_texts(document, path, value, found.unreadable, row):
-                        add(text)
-                        add_row(row)
+    for first in range(0, len(values), _PIECE):
+        piece = values[first : first + _PIECE]
+        unreadable = found.unreadable[first : first + _PIECE]
+        documents = _documents(piece, unreadable)
+        for number, path in enumerate(paths):
+            texts, rows = found.texts[number], found.rows[number]
+            if not path.gives_several:
+                texts += _texts(_places(documents, path.steps), path, piece, unreadable)
                 continue
-            at = document
-            for step in steps:
-                if type(at) is dict:
-                    at = at.get(step)
-                elif type(at) is list and type(step) is int and -len(at) <= step < len(at):
-                    at = at[step]
-                else:
-                    at = None
-                    break
-            add(at if type(at) is str else _plain(at, path, value, found.unreadable, row, nothing))
+            for row, (document, value) in enumerate(zip(documents, piece, strict=True)):
+                each = _all_texts(document, path, value, unreadable, row)
+                texts += each
+                rows += [first + row] * len(each)
     return found
 
 
+def _documents(values: Sequence[bytes | None], unreadable: np.ndarray) -> list[Any]:
+    """Return each value as it is read; None for one that cannot be, which is marked, and for no value."""
+    given: Any = values
+    try:
+        return list(map(orjson.loads, given))
+    except orjson.JSONDecodeError:
+        documents: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            documents.append(None if value is None else orjson.loads(value))
+        except orjson.JSONDecodeError:
+            documents.append(None)
+            unreadable[row] = True
+    return documents
+
+
+def _places(documents: list[Any], steps: Sequence[Step]) -> list[Any]:
+    """Return what stands at a place of each document, None where nothing does."""
+    for step in steps:
+        try:
+            documents = list(
+                map(dict.get, documents, repeat(step))
+            )  # objects: no Python a document
+        except TypeError:
+            documents = [_step(each, step) for each in documents]
+    return documents
+
+
+def _step(at: Any, step: Step) -> Any:
+    if type(at) is dict:
+        return at.get(step)
+    if type(at) is list and type(step) is int and -len(at) <= step < len(at):
+        return at[step]
+    return None
+
+
+def _texts(
+    places: list[Any], path: JsonPart, values: Sequence[bytes | None], unreadable: np.ndarray
+) -> list[str | None]:
+    kinds = set(map(type, places))
+    if kinds <= _TEXTS:
+        return places
+    if kinds == {int}:
+        return list(map(str, places))
+    return [
+        at if type(at) is str else _plain(at, path, values[row], unreadable, row)
+        for row, at in enumerate(places)
+    ]
+
+
 def _plain(
-    at: Any,
-    path: JsonPart,
-    value: bytes | None,
-    unreadable: np.ndarray,
-    row: int,
-    nothing: object = None,
+    at: Any, path: JsonPart, value: bytes | None, unreadable: np.ndarray, row: int
 ) -> str | None:
     """Return the text of a value that is no string."""
-    if at is None or at is nothing:
+    if at is None:
         return None
     if type(at) is bool:
         return "true" if at else "false"
@@ -107,12 +144,7 @@ def _walk(at: Any, steps: Sequence[Step]) -> Any:
             for each in at if type(at) is list else ():
                 yield from _walk(each, steps[number + 1 :])
             return
-        if type(at) is dict and type(step) is str:
-            at = at.get(step)
-        elif type(at) is list and type(step) is int and -len(at) <= step < len(at):
-            at = at[step]
-        else:
-            return
+        at = _step(at, step)
     if at is not None:
         yield at
 

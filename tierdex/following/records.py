@@ -83,5 +83,14 @@ class RecordBatch:
 
     def first_offsets(self) -> dict[int, int]:
         """Return the offset of each partition's first record here."""
-        partitions, first = np.unique(self.partitions, return_index=True)
-        return dict(zip(partitions.tolist(), self.offsets[first].tolist(), strict=True))
+        begins = _run_begins(self.partitions)[::-1]  # an earlier one replaces a later one
+        return dict(
+            zip(self.partitions[begins].tolist(), self.offsets[begins].tolist(), strict=True)
+        )
+
+
+def _run_begins(column: np.ndarray) -> np.ndarray:
+    """Return the rows whose value is not that of the row before."""
+    is_first = np.ones(len(column), bool)
+    np.not_equal(column[1:], column[:-1], out=is_first[1:])
+    return np.flatnonzero(is_first)

@@ -1,6 +1,6 @@
 """Arrow columns of texts, made of the parts of records.
 
-Depends on selectors, json_paths, records, numpy and pyarrow.
+Depends on selectors, json_columns, records, numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from tierdex.following.json_paths import read_paths
+from tierdex.following.json_columns import read_columns
 from tierdex.following.selectors import (
     HeaderPart,
     JsonPart,
@@ -72,15 +72,15 @@ class RecordTexts:
     def _read_json(self, paths: list[JsonPart]) -> None:
         if not paths:
             return
-        found = read_paths(self._batch.values or [], paths)
-        self.unreadable |= found.unreadable
-        for path, texts, rows in zip(paths, found.texts, found.rows, strict=True):
-            column = _without_empty(pa.array(texts, pa.string()))
-            if path.gives_several:
-                kept = np.flatnonzero(np.asarray(column.is_valid()))
-                self._several[path] = Texts(column.drop_null(), np.array(rows, np.int64)[kept])
-            else:
+        columns, rows_of, unreadable = read_columns(self._batch.values or [], paths)
+        self.unreadable |= unreadable
+        for path, texts, rows in zip(paths, columns, rows_of, strict=True):
+            column = _without_empty(texts)
+            if rows is None:
                 self._columns[path] = column
+            else:
+                kept = np.flatnonzero(np.asarray(column.is_valid()))
+                self._several[path] = Texts(column.drop_null(), rows[kept])
 
     def _bytes_of(self, part: Part) -> Sequence[bytes | None]:
         batch = self._batch
@@ -94,7 +94,7 @@ class RecordTexts:
 
     def _decoded(self, values: Sequence[bytes | None]) -> Any:
         """Return bytes as text; what is no UTF-8 is null, and its record marked."""
-        raw = pa.array(values, pa.binary())
+        raw = pa.array(list(values), pa.binary())
         try:
             return _without_empty(raw.cast(pa.string()))
         except pa.ArrowInvalid:

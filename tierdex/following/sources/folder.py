@@ -14,7 +14,7 @@ are refused. A file is known by its path: name files by date and let them be, or
 With `pattern`, a regular expression with named groups, a line gives its groups as headers; a line that does
 not match has none (it is the rest of another message, or of no interest).
 
-Depends on errors, options, records, filesystem, numpy and xxhash.
+Depends on errors, options, records, value_block, filesystem, numpy and xxhash.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import xxhash
 from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError, NotFoundError, PermissionDeniedError
 from tierdex.following.records import Bounds, Record, RecordBatch
+from tierdex.following.value_block import ValueBlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from tierdex.following.records import Headers, Parts
     from tierdex.following.sources.options import Address
 
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 4 << 20
 _LINE_BYTES_MAX: Final = 64 << 20
 _NEWLINE, _RETURN = 10, 13
 _POLL_S: Final = 0.1
@@ -209,49 +210,52 @@ class FolderSource:
     def _read_file(self, partition: int, max_records: int) -> RecordBatch | None:
         position = self._positions[partition]
         try:
-            data = self._whole_lines(self._path(partition), position)
+            data = self._block(self._path(partition), position)
         except FileNotFoundError:
             return None  # its partition goes at the next look
-        if not data:
-            return None
         batch = self._batch(partition, position, data, max_records)
-        self._positions.update(batch.positions)
+        if batch is not None:
+            self._positions.update(batch.positions)
         return batch
 
-    def _whole_lines(self, path: Path, position: int) -> bytes:
-        """Return the whole lines from a position on, about a block of them; a line too long as it is."""
+    def _block(self, path: Path, position: int) -> bytes:
+        """Return what is from a position on: with a whole line, unless there is none, or it is too long."""
         file = self._opened(path)
         try:
             wanted = _BLOCK_BYTES
             while True:
                 data = file.read_at(position, wanted)
-                end = data.rfind(b"\n") + 1
-                if end or len(data) < wanted:
-                    return data[:end]
-                if wanted >= _LINE_BYTES_MAX:
+                if b"\n" in data or len(data) < wanted or wanted >= _LINE_BYTES_MAX:
                     return data
-                wanted *= 8
+                wanted = min(wanted * 8, _LINE_BYTES_MAX)
         finally:
             file.close()
 
-    def _batch(self, partition: int, position: int, data: bytes, max_records: int) -> RecordBatch:
-        view = np.frombuffer(data, np.uint8)
-        breaks = np.flatnonzero(view == _NEWLINE)
-        if not len(breaks):  # the begin of a line that is too long: its rest has no place either
+    def _batch(
+        self, partition: int, position: int, data: bytes, max_records: int
+    ) -> RecordBatch | None:
+        """Return the whole lines of a block, None where there are none."""
+        breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
+        if not len(breaks):
+            if len(data) < _LINE_BYTES_MAX:
+                return None
+            # The begin of a line that is too long: its rest has no place either.
             return RecordBatch.without_records({partition: position + len(data)}, passed_over=1)
-        breaks = breaks[:max_records]
-        starts = np.concatenate((np.zeros(1, np.int64), breaks[:-1] + 1))
-        ends = breaks.astype(np.int64)
-        ends -= (view[np.maximum(ends - 1, 0)] == _RETURN) & (ends > starts)
-        is_record = ends > starts
-        starts, ends = starts[is_record], ends[is_record]
-        lines = [data[s:e] for s, e in zip(starts.tolist(), ends.tolist(), strict=True)]
+        ends = breaks[:max_records].astype(np.int64)
+        starts = np.append(0, ends[:-1] + 1)
+        behind = position + int(ends[-1]) + 1
+        ends -= (np.frombuffer(data, np.uint8)[np.maximum(ends - 1, 0)] == _RETURN) & (
+            ends > starts
+        )
+        if not (ends > starts).all():  # an empty line is no record
+            starts, ends = starts[ends > starts], ends[ends > starts]
+        lines = ValueBlock(data, starts, ends)
         return RecordBatch(
-            np.full(len(starts), partition, np.int32),
+            np.full(len(lines), partition, np.int32),
             starts + position,
             (ends - starts).astype(np.uint32),
-            np.zeros(len(starts), np.int64),
-            {partition: position + int(breaks[-1]) + 1},
+            np.zeros(len(lines), np.int64),
+            {partition: behind},
             [None] * len(lines),
             lines,
             self._headers(lines),

@@ -182,9 +182,9 @@ class KafkaSource:
         count = len(messages)
         partitions = np.fromiter(map(_Message.partition, messages), np.int32, count)
         offsets = np.fromiter(map(_Message.offset, messages), np.int64, count)
-        last, reverse = np.unique(partitions[::-1], return_index=True)
-        ends = offsets[::-1][reverse] + 1
-        positions.update(zip(last.tolist(), ends.tolist(), strict=True))
+        ends = np.flatnonzero(np.append(partitions[1:] != partitions[:-1], count > 0))  # of runs
+        behind = (offsets[ends] + 1).tolist()
+        positions.update(zip(partitions[ends].tolist(), behind, strict=True))
         wanted = self._wanted
         return RecordBatch(
             partitions,
