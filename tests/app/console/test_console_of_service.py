@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import urllib.request
 from typing import TYPE_CHECKING, Any
@@ -194,6 +195,9 @@ def test_files_and_compaction_are_shown(page: Page, address: str) -> None:
     page.keyboard.press("End")
     expect(page.locator("#file-details")).to_contain_text("uploaded")
     expect(page.locator("#file-details")).to_contain_text("2013-01-01 19:00:00.000 UTC")
+    life = page.get_by_role("list", name="Life of the file").get_by_role("listitem")
+    expect(life.nth(2)).to_have_text(re.compile(r"compacted 20.* UTC \(\+ .*\), in .* m?s"))
+    expect(life.nth(3)).to_have_text(re.compile(r"uploaded 20.* UTC \(\+ .*\)"))
     page.get_by_role("link", name="Compaction").click()
     expect(page.locator("#compaction-body")).to_contain_text("Nothing is running")
     expect(page.locator("#compaction-body")).to_contain_text("published1")

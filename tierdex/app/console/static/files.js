@@ -2,7 +2,7 @@
 
 import { ApiError, get } from "./api.js";
 import { byId, element, redraw } from "./dom.js";
-import { formatAny, formatBytes, formatCount, formatName, formatSpan, plural } from "./format.js";
+import { formatAny, formatBytes, formatCount, formatMilliseconds, formatName, formatSpan, plural } from "./format.js";
 import { writeLink } from "./link.js";
 import { Polling } from "./polling.js";
 import { stateBadge } from "./results.js";
@@ -18,7 +18,7 @@ export class FilesView {
     this.zone = zone;
     this.files = [];
     this.hidden = new Set(); // states and kinds
-    this.publishedAt = new Map(); // by file id
+    this.lives = new Map(); // what one file tells beyond the list, by file and state
     this.chosen = null; // the file whose facts are shown
     this.wantedId = null; // the link's file, until the files are there
     this.timeline = new Timeline({
@@ -90,20 +90,18 @@ export class FilesView {
     this.chosen = file;
     redraw(byId("file-details"), ...(file ? this.#fileFacts(file) : this.#summary()));
     clearTimeout(this.asking);
-    const isPublished = file?.state === "uploaded" && file.kind !== "log";
-    if (isPublished && !this.publishedAt.has(file.file_id)) this.asking = setTimeout(() => this.#askWhenPublished(file), PAUSE_MS);
+    if (file && hasMoreToTell(file) && !this.lives.has(lifeId(file))) this.asking = setTimeout(() => this.#askLife(file), PAUSE_MS);
   }
 
-  /** The list does not tell it: that takes a request to the store for each file. */
-  async #askWhenPublished({ file_id: fileId }) {
+  /** The list does not tell it: that takes requests to the store for each file. */
+  async #askLife(file) {
     try {
-      const { published_at: time } = await get(`v1/admin/files/${encodeURIComponent(fileId)}`);
-      this.publishedAt.set(fileId, time);
+      this.lives.set(lifeId(file), await get(`v1/admin/files/${encodeURIComponent(file.file_id)}`));
     } catch (error) {
       if (!(error instanceof ApiError)) throw error; // the list says all else
       return;
     }
-    if (this.chosen?.file_id === fileId) redraw(byId("file-details"), ...this.#fileFacts(this.chosen));
+    if (this.chosen?.file_id === file.file_id) redraw(byId("file-details"), ...this.#fileFacts(this.chosen));
   }
 
   #summary() {
@@ -121,12 +119,12 @@ export class FilesView {
     const zone = this.zone();
     const moment = (value) => `${formatTime(value, zone)} ${zoneName(zone)}`;
     const time = (value) => (hasSpan(file) ? moment(value) : "–");
-    const known = ["file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node", "sealed_at", "published_at", "kind"];
+    const known = ["file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node", "sealed_at", "published_at", "compacted_at", "compaction_s", "kind"];
     const others = Object.keys(file).filter((name) => !known.includes(name) && file[name] !== null);
     return [
       element("h2", { class: "code wrap" }, String(file.file_id)),
       element("p", {}, stateBadge(String(file.state)), file.kind === "log" ? " · of the message log" : ""),
-      life(file, file.kind === "log" ? null : this.publishedAt.get(file.file_id), moment),
+      life(file, hasMoreToTell(file) ? this.lives.get(lifeId(file)) : {}, moment),
       facts([
         ["First entry", time(file.min_time)],
         ["Last entry", time(file.max_time)],
@@ -144,19 +142,29 @@ export class FilesView {
   }
 }
 
-/** Return the steps of a file's life, with their times where they are kept, and the time between them. */
-function life(file, publishedAt, moment) {
+/** Say whether a file's own route tells when it was compacted, and published. */
+function hasMoreToTell({ kind, state }) {
+  return kind !== "log" && ["compacted", "uploaded"].includes(state);
+}
+
+function lifeId({ file_id: fileId, state }) {
+  return `${fileId} ${state}`;
+}
+
+/** Return the steps of a file's life, with their times where they are kept, and the time between them; `told` is undefined until the file's own route has answered. */
+function life(file, told, moment) {
   const reached = STATES.indexOf(file.state);
-  const steps = [["born", file.begin], ["sealed", file.sealed_at ?? null], ["compacted", null], ["uploaded", publishedAt]];
+  const kept = (time) => (told === undefined ? undefined : time ?? null);
+  const steps = [["born", file.begin], ["sealed", file.sealed_at ?? null], ["compacted", kept(told?.compacted_at)], ["uploaded", kept(told?.published_at)]];
   let before = null;
   return element("ol", { class: "life", "aria-label": "Life of the file" }, steps.map(([name, time], state) => {
     const since = before && time ? ` (+ ${formatSpan(Math.max(0, Number(time) - Number(before)))})` : "";
     before = time ?? before;
     const known = time ? `${moment(time)}${since}` : time === undefined ? "…" : "its time is not kept";
-    const told = reached < state ? "not yet" : known;
+    const took = name === "compacted" && time && told.compaction_s !== null ? `, in ${formatMilliseconds(1000 * Number(told.compaction_s))}` : "";
     return element(
       "li", { class: reached >= state ? "is-reached" : null, "data-state": STATES[state] },
-      element("b", {}, name), " ", element("span", { class: "quiet" }, told),
+      element("b", {}, name), " ", element("span", { class: "quiet" }, reached < state ? "not yet" : `${known}${took}`),
     );
   }));
 }

@@ -67,11 +67,13 @@ export function histogram({ begin, end, width_ms: width, counts }, words, { zone
   const narrow = (from, to) => onNarrow(begin + from * width, Math.min(begin + (to + 1) * width - 1, end));
   const barAt = (x) => Math.min(counts.length - 1, Math.max(0, Math.floor((x / drawing.clientWidth) * counts.length)));
   watchDrag(drawing, { onMove: (from, to) => select(barAt(from), barAt(to)), onEnd: (from, to) => narrow(barAt(from), barAt(to)) });
-  let chosen = -1;
+  let chosen = -1; // no bar: then the right arrow takes the first, the left arrow the last
   drawing.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step) select((chosen = (chosen + step + counts.length) % counts.length), chosen);
-    else if (event.key === "Enter" && chosen >= 0) narrow(chosen, chosen);
+    if (step) {
+      chosen = chosen < 0 && step < 0 ? counts.length - 1 : (chosen + step + counts.length) % counts.length;
+      select(chosen, chosen);
+    } else if (event.key === "Enter" && chosen >= 0) narrow(chosen, chosen);
     else return;
     event.preventDefault();
   });
