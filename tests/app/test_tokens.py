@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import threading
+from pathlib import Path
 
 import orjson
 import pytest
@@ -82,6 +84,28 @@ def token(clock, key=EC, alg="ES256", header=None, **changed):
     return jwt.encode(
         {n: v for n, v in head.items() if v is not None}, claims(clock, **changed), key, [alg]
     )
+
+
+def test_settings_of_the_page_give_the_rights_that_it_says(clock, tmp_path, monkeypatch):
+    """The issuer's keys come from a file here; all else is as docs/access.md shows it."""
+    page = Path(__file__).parents[2] / "docs" / "access.md"
+    (block,) = re.findall(r"```ini\n(.*?)```", page.read_text(), re.DOTALL)
+    shown = dict(line.split("=", 1) for line in block.splitlines())
+    assert all(name.startswith("TIERDEX_JWT_") for name in shown)
+    (tmp_path / "jwks.json").write_bytes(JWKS)
+    shown["TIERDEX_JWT_JWKS"] = f"file://{tmp_path / 'jwks.json'}"
+    for name, value in shown.items():
+        monkeypatch.setenv(name, value)
+    settings = load_server_settings()
+    believed = Tokens(settings, clock, JsonLogger(NoLog(), clock), reader_of(settings.jwt_jwks))
+    made = {"iss": shown["TIERDEX_JWT_ISSUER"], "aud": shown["TIERDEX_JWT_AUDIENCE"], "scope": None}
+    for roles, rights in ((["support"], "message:orders.* read:pay"), (["ops", "x"], "admin")):
+        caller = believed.caller_of(token(clock, **made, realm_access={"roles": roles}))
+        assert str(caller.rights) == rights
+    with pytest.raises(AuthenticationError):
+        believed.caller_of(
+            token(clock, **{**made, "aud": "another"}, realm_access={"roles": ["ops"]})
+        )
 
 
 def part(document):

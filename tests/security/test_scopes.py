@@ -40,7 +40,7 @@ MATRIX = {
     ("GET", "/v1/journeys"): READ,
     ("GET", "/v1/watermark"): READ,
     ("POST", "/v1/entries"): WRITE,
-    ("GET", "/v1/messages"): READ,
+    ("GET", "/v1/messages"): MESSAGE,
     ("GET", "/v1/queues"): READ,
     ("GET", "/v1/offsets"): READ,
     ("GET", "/v1/timers"): READ,

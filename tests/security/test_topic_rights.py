@@ -118,7 +118,7 @@ GRANTS = {
     "write": [Grant(WRITE, "own.*")],
     "admin": [Grant(ADMIN, "own.*")],
     "nothing there": [Grant(ADMIN, "nowhere")],
-    "reads all": [Grant(READ), Grant(WRITE, "own.*")],
+    "reads all": [Grant(MESSAGE), Grant(WRITE, "own.*")],
 }
 
 
@@ -310,7 +310,7 @@ def test_message_id_with_its_topic_shows_nothing_of_another(door):
     table = {"topic": pa.array([OWN]), "message_id": pa.array(["M"])}
     answers = [
         ask(door, "read", ("GET", "/v1/entries"), f"topic={OWN}&message_id=M"),
-        ask(door, "read", ("GET", "/v1/messages"), f"topic={OWN}&message_id=M"),
+        ask(door, "message", ("GET", "/v1/messages"), f"topic={OWN}&message_id=M"),
         ask(door, "read", batch, "", JSON, orjson.dumps({"lookups": [lookup]})),
         ask(door, "read", batch, "", ARROW_STREAM, arrow(table)),
     ]

@@ -3,8 +3,9 @@
 A grant reads ``SCOPE`` or ``SCOPE:PATTERN``, in `tierdex keys create --scope`, in the key file and in
 the claims of a token alike. In a pattern `*` stands for any characters; all else stands for itself::
 
-    read                 look entries, topics and watermarks up, in every topic; read metrics
-    message:orders.*     read, and see the messages that entries point at, in `orders.eu`, not in `orders`
+    read                 look entries, topics, watermarks and a log's queues up, in every topic; read metrics
+    message:orders.*     read, and see messages: a log's, and those that entries point at; in `orders.eu`, not
+                         in `orders` (decision 0082)
     write:orders         read, and put entries, in this topic
     admin                all of it in every topic, and files, compaction, roll, expire, verify
 

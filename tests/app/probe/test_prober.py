@@ -12,10 +12,18 @@ import pytest
 from tests.app.conftest import open_small_files
 from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
+from tierdex import Client
+from tierdex.app.keys import KeyFile
 from tierdex.app.probe.metrics import ProbeMetrics
 from tierdex.app.probe.prober import TOPIC, Memory, Outcome, Prober, gravest
+from tierdex.app.rights import Grant, Scope
 from tierdex.clock import ManualClock, SystemClock
-from tierdex.errors import CorruptFileError, InvalidRequestError, StoreUnavailableError
+from tierdex.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    PermissionDeniedError,
+    StoreUnavailableError,
+)
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
 from tierdex.index_service.answer import Answer, Missing
@@ -195,6 +203,22 @@ def test_command_probes_a_service_and_its_exit_code_tells(tmp_path):
         missed = run_probe(tmp_path, "--once", "--url", server.url)
         assert missed.returncode == 3, missed.stderr
         assert "is not found" in missed.stderr
+
+
+def test_key_of_the_probe_s_topic_alone_is_enough(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    keys = KeyFile(LocalFileSystem(), data / "keys.json", clock=SystemClock(), ids=SeededIds(3))
+    key = keys.create(Grant(Scope.WRITE, TOPIC))
+    with (
+        running_tierdex(data, compact_interval=0.01) as server,
+        Client(server.url, api_key=key) as client,
+    ):
+        with pytest.raises(PermissionDeniedError):
+            client.query(message_id="any")
+        steps = make_prober(client).probe()
+    assert {step.outcome for step in steps} == {Outcome.OK}, steps
+    assert {step.verb for step in steps} == {"put", "lookup", "publish"}
 
 
 def test_command_serves_metrics_round_after_round_until_it_is_stopped(tmp_path):

@@ -139,6 +139,7 @@ class Prober:
         self._index = index
         self._clock = clock
         self._ids = ids
+        self._topic_of_ids: dict[str, str] = {}
         self._memory = memory
         self._durability = durability
         self._remember_ms = round(remember_s * 1000)
@@ -246,7 +247,8 @@ class Prober:
     def _look_up(self, position: int) -> Iterator[Step]:
         """Look one canary up by its key and by its message ID, and note the state of its file."""
         canary = self._canaries[position]
-        for lookup in ({"topic": TOPIC, "key": canary.key}, {"message_id": canary.message_id}):
+        by_id = {"message_id": canary.message_id, **self._topic_of_ids}
+        for lookup in ({"topic": TOPIC, "key": canary.key}, by_id):
             began = self._clock.monotonic()
             outcome, state, detail = self._ask(canary, lookup)
             seconds = self._clock.monotonic() - began
@@ -256,6 +258,12 @@ class Prober:
     def _ask(self, canary: Canary, lookup: dict[str, str]) -> tuple[Outcome, str, str]:
         try:
             answer: Answer = self._index.query(**lookup)
+        except PermissionDeniedError as error:
+            if "topic" in lookup:
+                return Outcome.FAILED, canary.state, f"{canary.key}: {error}"
+            # A key of this topic alone: message IDs are looked up in it from now on.
+            self._topic_of_ids = {"topic": TOPIC}
+            return self._ask(canary, {**lookup, "topic": TOPIC})
         except IncompleteAnswerError as error:
             return Outcome.INCOMPLETE, canary.state, f"{canary.key}: {error}"
         except (TierdexError, OSError) as error:

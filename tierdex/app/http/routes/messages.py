@@ -149,7 +149,7 @@ def _wants_arrow(request: Request) -> bool:
     "/v1/messages",
     summary="Read messages",
     response_model=Messages | MessagesFound,
-    dependencies=[require(Scope.READ, MessagesQuery)],
+    dependencies=[require(Scope.MESSAGE, MessagesQuery)],
     responses={200: {"content": _ARROW_MESSAGES}, **refusals(404, 410)},
 )
 async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()]) -> Response:
