@@ -18,7 +18,7 @@ from tierdex.errors import AuthenticationError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
 from tools.debian import has_programs
-from tools.radosgw import find_free_port
+from tools.free_port import find_free_port
 from tools.server_process import ServerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "access.md"
