@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 DEFAULT_DATA = Path("data")
+_MESSAGE_PATIENCE_S = (
+    60.0  # a new process loads kernels first, on a busy machine for longer than 5 s
+)
 
 
 def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
@@ -123,11 +126,17 @@ def opened_log(
 
 
 def show_settings(settings: dict[str, Any]) -> ShowSettings:
-    """Return the settings of showing messages; take those among `settings` out of it."""
+    """Return the settings of showing messages; take those among `settings` out of it.
+
+    Where nobody set `message_timeout`, a person at a terminal waits longer than a service's caller.
+    """
     from tierdex.resolving.show_settings import ShowSettings, load_show_settings
 
     names = [name for name in settings if name in ShowSettings.model_fields]
-    return load_show_settings(**{name: settings.pop(name) for name in names})
+    showing = load_show_settings(**{name: settings.pop(name) for name in names})
+    if "message_timeout" in showing.model_fields_set:
+        return showing
+    return showing.model_copy(update={"message_timeout": _MESSAGE_PATIENCE_S})
 
 
 @contextmanager
