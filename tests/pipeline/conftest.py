@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
+from tests.pipeline.loaded_python import write_program
 from tierdex.app.cli.commands import make_cli
 from tierdex.app.demo.demo_data import unpack_demo
 from tierdex.filesystem import LocalFileSystem
@@ -25,10 +26,12 @@ SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(tmp_path_factory):
     """The one session of the test run, local[2]."""
-    with warnings.catch_warnings():
+    python = write_program(tmp_path_factory.mktemp("spark") / "python")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # pyspark's own imports
+        patch.setenv("PYSPARK_PYTHON", str(python))
         session = make_session(
             "local[2]",
             name="tierdex-tests",
