@@ -31,6 +31,7 @@ _COUNT = 3000  # more than one page, chunk and block of the small files below
 _SMALL: dict[str, Any] = {
     "slot_count": 1024, "item_capacity": 20_000, "disk_reserve_bytes": 0, "background": False,
 }  # fmt: skip
+_LOG: dict[str, Any] = {**_SMALL, "journal_bytes": 1 << 20, "max_message_bytes": 64 << 10}
 
 
 def use_index(folder: Path) -> None:
@@ -52,6 +53,9 @@ def use_index(folder: Path) -> None:
             for file in index.files():
                 index.verify_file(file.file_id)
             _put_many(index, life)  # an unsealed file, for the opening that follows
+    store = str(folder / "data" / "store")
+    with tierdex.Index.open(store=store, read_only=True, background=False) as reader:
+        _ask(reader)
 
 
 def _put_many(index: tierdex.Index, first: int) -> None:
@@ -75,15 +79,14 @@ def _ask(index: tierdex.Index) -> None:
         {"topic": [f"t{n % 3}" for n in range(_COUNT)], "key": [f"k{n}" for n in range(_COUNT)]}
     )
     index.query_batch_arrow(lookups)
+    index.query_batch_arrow(lookups.set_column(0, "topic", pa.array(["t"] * _COUNT)), max_count=1)
     index.query_batch(lookups.slice(0, 50).to_pylist())
 
 
 def use_log(folder: Path) -> None:
-    """Append, read at each level, seal, group, read again, open again."""
+    """Append, read at each level and from each form of file, forget; open a journal that is read again."""
     for _life in range(2):
-        with tierdex.MessageLog.open(
-            folder, journal_bytes=1 << 20, max_message_bytes=64 << 10, **_SMALL
-        ) as log:
+        with tierdex.MessageLog.open(folder / "log", node="n", **_LOG) as log:
             for durability in ("received", "os", "disk"):
                 log.append(topic="t", queue_id=0, body=b"body", keys=["a"], durability=durability)
             for _ in range(4):
@@ -93,16 +96,37 @@ def use_log(folder: Path) -> None:
                     body=[b"%d " % n * 20 for n in range(_COUNT)],
                     keys=pa.array([f"k{n}" for n in range(_COUNT)]),
                 )
+            log.append(topic="t", queue_id=0, body=b"staged", durability="received")
             _read(log)
             log.roll()
+            _read(log)
             log.run_compaction()
             _read(log)
+            log.forget("t1", key="k1")
+            log.run_compaction()
+            for file in log.files():
+                log.verify_file(file.file_id)
+            _append_to_many_queues(log)  # an unsealed journal, for the opening that follows
+
+
+def _append_to_many_queues(log: tierdex.MessageLog) -> None:
+    log.append_batch(
+        topic=pa.array([f"many{n % 100}" for n in range(_COUNT)]),
+        queue_id=list(range(_COUNT)),
+        body=[b"%d" % n for n in range(_COUNT)],
+        headers=[[("name", b"%d" % n)] for n in range(_COUNT)],
+    )
 
 
 def _read(log: tierdex.MessageLog) -> None:
-    log.read("t1", 1, 0)
+    for visible in ("received", "disk"):
+        log.read("t", 0, 0, visible=visible)
+        log.read("t1", 1, 0, visible=visible)
     log.read_arrow("t1", 1, 5)
     log.read_many([("t1", 1, 0), ("t2", 2, 3)])
+    for message in log.reader("t1", 1):
+        log.offset_at("t1", 1, message.timestamp)
+        break
     log.get("t1", key="k1")
     log.offset_at("t1", 1, 0)
 
