@@ -107,7 +107,10 @@ def follow(
     said = _source_options(source_option, source_config)
     target, settings = Target(data, store), parse_settings(setting)
     if keep and (take_over or accept_rollback):
-        raise InvalidRequestError("takes no --take-over and no --accept-rollback", field="--keep")
+        raise InvalidRequestError(
+            "takes no --take-over and no --accept-rollback: `tierdex log take-over` comes first",
+            field="--keep",
+        )
     opening = (
         opened_log(target, settings, writing=True)
         if keep

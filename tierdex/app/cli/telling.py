@@ -49,7 +49,9 @@ def shown_text(entry: Entry) -> str:
     message = entry.message
     assert message is not None
     if message.outcome != "shown":
-        return f"({message.outcome}: {message.reason})"
+        reason = message.reason or ""
+        says_it = reason.startswith(message.outcome)
+        return f"({reason})" if says_it else f"({message.outcome}: {reason})"
     lines = [] if message.reason is None else [f"({message.reason})"]
     if message.masked:
         lines.append(f"(masked: {', '.join(message.masked)})")
