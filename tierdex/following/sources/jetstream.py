@@ -74,10 +74,12 @@ class JetStreamSource:
             "user_credentials": credentials or None,
             "connect_timeout": _ASK_S,
             "allow_reconnect": False,  # the follower begins anew
-            "max_reconnect_attempts": 0,
-            "error_cb": self._note_refusal,
+            "max_reconnect_attempts": 1,  # of each server; with 0 the client tries for ever, and says nothing
+            "reconnect_time_wait": 0,
+            "error_cb": self._note_error,
         }
         self._refusal: Exception | None = None  # of what the running call asked for
+        self._failure: Exception | None = None  # why no server could be connected to
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: Any = None
         self._pull: Any = None
@@ -200,7 +202,7 @@ class JetStreamSource:
     def _ask(self, call: Coroutine[Any, Any, Any]) -> Any:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        self._refusal = None
+        self._refusal = self._failure = None
         try:
             if self._connection is None or not self._connection.is_connected:
                 self._drop_connection()
@@ -220,7 +222,8 @@ class JetStreamSource:
             raise UnavailableError(f"{self.name}: the server has no JetStream") from None
         except (nats.errors.Error, nats.js.errors.APIError, OSError) as error:
             self._drop_connection()
-            said = self._said(error)
+            is_away = isinstance(error, nats.errors.NoServersError)
+            said = self._said(self._failure if is_away and self._failure else error)
             if "uthorization" in said or "uthentication" in said or "ermissions" in said:
                 raise PermissionDeniedError(said) from None
             raise UnavailableError(said) from None
@@ -241,9 +244,11 @@ class JetStreamSource:
             dropped, self._connection = self._connection, None
             self._loop.run_until_complete(dropped.close())
 
-    async def _note_refusal(self, error: Exception) -> None:
-        if "ermissions" in str(error):  # others come again as the error of a call
+    async def _note_error(self, error: Exception) -> None:
+        if "ermissions" in str(error):
             self._refusal = error
+        else:  # of a live connection it comes again as the error of a call
+            self._failure = error
 
     def _said(self, error: BaseException) -> str:
         return f"{self.name}: {self._address.without_secrets(str(error) or type(error).__name__)}"
