@@ -144,7 +144,10 @@ def test_page_is_whole_by_keyboard_at_each_width_in_each_scheme(
         for _ in range(page.evaluate("pageChecks.watch()")):
             page.keyboard.press("Tab")
         wrong[width, "Tab"] = page.evaluate("pageChecks.walked()")
-    assert not {where: what for where, what in wrong.items() if what}
+    told = [
+        f"{width} px, {what}: {each}" for (width, what), found in wrong.items() for each in found
+    ]
+    assert not told, "\n".join(told)
 
 
 @pytest.mark.parametrize(
