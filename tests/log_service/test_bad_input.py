@@ -220,6 +220,17 @@ def test_journal_whose_header_is_damaged_is_kept_aside_and_named(disk):
         assert log.read("a", 0, 0).generation == 1, "offset 0 is given a second time"
 
 
+def opened_twice_naming(disk, path, offset=0):
+    """Yield the log at two openings: both name the damaged file, which lies in quarantine."""
+    for _ in range(2):
+        with open_log(disk) as log:
+            answer = log.read("a", 0, offset)
+            assert not answer.complete
+            assert path.name in answer.missing[0].file
+            assert path.name in str(disk.list_folder(DATA / "log/quarantine"))
+            yield log
+
+
 @pytest.mark.parametrize("batch", [0, 2])
 def test_journal_of_a_closed_log_that_lost_durable_batches_is_named_and_kept_aside(disk, batch):
     with open_log(disk) as log:
@@ -233,12 +244,8 @@ def test_journal_of_a_closed_log_that_lost_durable_batches_is_named_and_kept_asi
         answer = reader.read("a", 0, batch)
         assert not answer.complete
         assert "durable" in answer.missing[0].reason
-    for _ in range(2):  # it stays named
-        with open_log(disk) as log:
-            answer = log.read("a", 0, 0)
-            assert not answer.complete
-            assert path.name in answer.missing[0].file
-            assert path.name in str(disk.list_folder(DATA / "log/quarantine"))
+    for _log in opened_twice_naming(disk, path):
+        pass
 
 
 SHARED_PARTS = (Part.TOPICS, Part.EXTRA, Part.QUEUES)
@@ -264,15 +271,11 @@ def test_file_of_which_a_part_does_not_open_is_named_and_kept_aside(disk, state,
     with closing(disk.open(path)) as file:
         place = read_footer(file.read_at, file.size(), path).parts[part]
     flip(disk, path, place.position + place.length // 2)
-    for _ in range(2):  # it stays named
-        with open_log(disk) as log:
-            answer = log.read("a", 0, 4 * damaged)
-            assert not answer.complete
-            assert path.name in answer.missing[0].file
-            other = 12 - 4 * damaged
-            assert [m.offset for m in log.read("a", 0, other).messages[:1]] == [other]
-            offset = log.append(topic="a", queue_id=0, body=b"more")
-            assert log.read("a", 0, offset).generation == 1, "an offset may be given again"
+    for log in opened_twice_naming(disk, path, offset=4 * damaged):
+        other = 12 - 4 * damaged
+        assert [m.offset for m in log.read("a", 0, other).messages[:1]] == [other]
+        offset = log.append(topic="a", queue_id=0, body=b"more")
+        assert log.read("a", 0, offset).generation == 1, "an offset may be given again"
 
 
 def killed(disk, *, count=40, roll_at=(), durability="disk"):
@@ -310,14 +313,9 @@ def test_damage_of_durable_batches_is_no_torn_end_after_a_kill(disk, place):
         answer = reader.read("a", 0, 0, max_count=100)
         assert not answer.complete
         assert "was durable" in answer.missing[0].reason
-    for _ in range(2):  # it stays named
-        with open_log(disk) as log:
-            answer = log.read("a", 0, 0)
-            assert not answer.complete
-            assert path.name in answer.missing[0].file
-            assert path.name in str(disk.list_folder(DATA / "log/quarantine"))
-            offset = log.append(topic="a", queue_id=0, body=b"more")
-            assert log.read("a", 0, offset).generation == 1, "offset 0 is given a second time"
+    for log in opened_twice_naming(disk, path):
+        offset = log.append(topic="a", queue_id=0, body=b"more")
+        assert log.read("a", 0, offset).generation == 1, "offset 0 is given a second time"
 
 
 def test_torn_end_after_a_kill_is_no_damage(disk):

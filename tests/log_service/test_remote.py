@@ -146,6 +146,19 @@ def test_what_is_published_is_not_denied_while_the_store_was_never_reached(world
         assert not log.read("a", 0, 0, visible="remote").complete
 
 
+def test_file_that_expires_before_it_is_published_holds_nobody_up(world):
+    log = world.open(retention=3600.0)
+    world.append(log, ("a", 0), b"x", ["k"])
+    log.roll()
+    log.catch_up()
+    seal_rolled(log)
+    world.advance(log, 7_200_000)
+    world.append(log, ("a", 0), b"y", ["k"], durability="remote")
+    assert states(log) == ["uploaded"]
+    answer = log.read("a", 0, 0, visible="remote")
+    assert (answer.first_offset, [m.body for m in answer.messages]) == (1, [b"y"])
+
+
 def test_damaged_journal_is_named_and_what_follows_goes_up(world):
     log = world.open()
     world.append(log, ("a", 0), b"x" * 100, ["k"])

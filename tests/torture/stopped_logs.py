@@ -34,7 +34,7 @@ from tierdex.storage_layer.open import open_store
 SETTINGS = {
     "node": "n", "journal_bytes": 288 << 10, "max_message_bytes": 8 << 10, "disk_reserve_bytes": 0,
     "item_capacity": 500, "slot_count": 256, "merge_min_files": 2, "compact_interval": 0.01,
-    "refresh_interval": 0.05, "remote_interval": 0.0, "checkpoint_every": 4,
+    "refresh_interval": 0.05, "remote_interval": 0.0, "remote_timeout": PATIENCE_S, "checkpoint_every": 4,
 }  # fmt: skip
 TOPIC, QUEUES = "t", 3
 _MOST = 20_000  # messages of one owner: it ends, for this process does not hurry

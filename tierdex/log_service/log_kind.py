@@ -329,6 +329,11 @@ class LogKind:
                 known=self._gone.current.files, gone=gone,
             )  # fmt: skip
 
+    @property
+    def gone_files(self) -> Sequence[bytes]:
+        """The uuids of the files, and journals in them, that went last by their age."""
+        return self._gone.current.files
+
     def is_published(self, uuid: bytes, state: ManifestState) -> bool:
         """Say whether a file of the log is published, as far as is known; `state` is the node's."""
         return uuid in self.note.files or state.knows(uuid)

@@ -15,7 +15,6 @@ Depends on errors, lifecycle and the other modules of this folder.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierdex.errors import (
@@ -27,15 +26,15 @@ from tierdex.errors import (
 from tierdex.lifecycle.file_table import FileTable
 from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
 from tierdex.log_service.answer import MissingMessages
-from tierdex.log_service.carried_notes import FORGOTTEN, GONE, fetch_notes, row_of_notes
+from tierdex.log_service.carried_notes import fetch_notes, row_of_notes
 from tierdex.log_service.followed_index import FollowedIndex
-from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.log_components import LogComponents
 from tierdex.log_service.log_index import published_source
 from tierdex.log_service.log_options import LogOptions
 from tierdex.log_service.log_row import LogRowMore
 from tierdex.log_service.published_note import NotedFile, PublishedNote
 from tierdex.log_service.reads import LogReads
+from tierdex.log_service.stored_notes import StoredNotes
 from tierdex.log_service.tail_reads import TailReads
 from tierdex.log_service.tier import Tier
 
@@ -90,24 +89,23 @@ class MountedIndex(FollowedIndex):
         return PublishedNote(files=files)
 
 
-class CarriedGone(GoneRecord):
+class CarriedGone(StoredNotes):
     """What is gone, as the owner's notes in the store and the manifest's rules of retention say."""
 
     def __init__(self, seams: Seams, index: MountedIndex, tier: Tier) -> None:
         """Raises what the store raises."""
         self._index = index
         self._tier = tier
-        self._read: bytes | None = None  # uuid of the notes that were read last
-        super().__init__(seams.filesystem, Path(), seams.clock)
+        self._last: bytes | None = None  # uuid of the notes that were read last
+        super().__init__(seams)
 
     def refresh(self) -> None:
         """Read them anew if they were replaced. Raises CorruptFileError, and what the store raises."""
         state = self._index.state
         row = row_of_notes(state)
-        if row is not None and row.uuid != self._read:
-            notes = fetch_notes(self._tier.store, row)
-            self.take(notes.get(GONE), notes.get(FORGOTTEN))
-            self._read = row.uuid
+        if row is not None and row.uuid != self._last:
+            self.read(fetch_notes(self._tier.store, row))
+            self._last = row.uuid
         if self.current.rules != state.retention:
             self.current = replace(self.current, rules=state.retention)
 

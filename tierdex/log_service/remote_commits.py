@@ -6,7 +6,8 @@
     step     roll the journal, at most once every `remote_interval`: all who wait share it
              the index beside it catches up, compactor and publisher are woken
     settle   all files published -> `remote`; one damaged, or `remote_timeout` over -> an error: the messages
-             are at `disk` all the same, and go up when the store answers
+             are at `disk` all the same, and go up when the store answers. A file that went by its age before
+             it was published holds nobody up: nobody reads its messages any more
 
 Depends on clock, disk_errors, errors and the other modules of this folder.
 """
@@ -186,11 +187,12 @@ class RemoteCommits:
             reason = self._kind.damaged.get(handle.uuid)
             if reason is not None:
                 raise _damage(handle, reason)
-        log_index = self._kind.log_index
-        if not still_here and (
-            log_index is None or not all(log_index.is_published(uuid) for uuid in uuids)
+        log_index, gone = self._kind.log_index, self._kind.gone_files
+        left = [uuid for uuid in uuids if uuid not in gone]
+        if not still_here and not all(
+            log_index is not None and log_index.is_published(uuid) for uuid in left
         ):
-            raise UnavailableError("was not published: it is gone from the log, by its age")
+            raise UnavailableError("was not published: the log has it no more")
         return not still_here
 
     def _refusal(self) -> TierdexError | None:

@@ -1,6 +1,6 @@
-"""The notes of a log that its store carries, read where its folder is not: by jobs and by verification.
+"""The notes of a log that its store carries, read where its folder is not: mounted logs, jobs, verifying.
 
-Depends on clock, errors, filesystem, lifecycle, carried_notes, gone_messages and published_note.
+Depends on errors, lifecycle, seams, carried_notes, gone_messages and published_note.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tierdex.clock import SystemClock
 from tierdex.errors import CorruptFileError
-from tierdex.filesystem import LocalFileSystem
 from tierdex.log_service.carried_notes import (
     FORGOTTEN,
     GONE,
@@ -20,6 +18,7 @@ from tierdex.log_service.carried_notes import (
 )
 from tierdex.log_service.gone_messages import GoneRecord
 from tierdex.log_service.published_note import PublishedNote
+from tierdex.seams import Seams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +28,14 @@ if TYPE_CHECKING:
 
 
 class StoredNotes(GoneRecord):
-    """What of a log is gone, and what is forgotten, as of one reading."""
+    """What of a log is gone, and what is forgotten, as its carried notes say."""
 
-    def __init__(self, notes: Mapping[str, bytes]) -> None:
-        """Raises CorruptFileError."""
-        super().__init__(LocalFileSystem(), Path(), SystemClock())
+    def __init__(self, seams: Seams) -> None:
+        """Know nothing yet."""
+        super().__init__(seams.filesystem, Path(), seams.clock)
+
+    def read(self, notes: Mapping[str, bytes]) -> None:
+        """Know what these notes say. Raises CorruptFileError."""
         self.take(notes.get(GONE), notes.get(FORGOTTEN))
 
     def refresh(self) -> None:
@@ -42,15 +44,17 @@ class StoredNotes(GoneRecord):
 
 def read_stored_notes(store: Store, state: ManifestState) -> StoredNotes:
     """Return a node's notes, empty where it carried none. Raises CorruptFileError, what the store raises."""
-    row = row_of_notes(state)
-    return StoredNotes({} if row is None else fetch_notes(store, row))
+    row, stored = row_of_notes(state), StoredNotes(Seams.of())
+    if row is not None:
+        stored.read(fetch_notes(store, row))
+    return stored
 
 
 def check_notes(store: Store, row: FileRow) -> list[str]:
     """Return what is wrong with carried notes, in words. Raises what the store raises."""
     try:
         notes = fetch_notes(store, row)
-        StoredNotes(notes)
+        StoredNotes(Seams.of()).read(notes)
         if PUBLISHED in notes:
             PublishedNote.decode(notes[PUBLISHED], row.object_key)
     except CorruptFileError as error:
