@@ -65,6 +65,9 @@ def measure(log: MessageLog, clock: ShiftedClock, seconds: float, offset: int) -
 
 
 def tell(name: str, late: np.ndarray) -> None:
+    if not len(late):
+        print(f"{name}: none was delivered in time to be counted")
+        return
     p50, p99 = np.percentile(late, [50, 99])
     print(
         f"{name}: {len(late):,} delivered, late p50 {p50:.0f} ms, p99 {p99:.0f} ms, most {late.max():.0f} ms"
