@@ -16,6 +16,7 @@ import typer
 from tests.app.cli.conftest import SMALL
 from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.rocketmq.rocketmq_files import make_vector
+from tests.servers.tierdex_server import running_tierdex
 from tierdex.app.cli.commands import COMMANDS, make_cli
 from tierdex.app.cli.cost import Prices, Requests, Stored, counted_requests, monthly_bill
 from tierdex.app.cli.options import Form
@@ -148,6 +149,28 @@ def test_folder_is_loaded_with_bad_rows_left_out_then_known(run, tmp_path):
     assert bad["place"] == f"{tmp_path}/in/a.csv:3"
     assert "B-1" in run("query", "-t", "orders", "-k", "B-1", "--show").stdout
     assert orjson.loads(run(*load, "--skip-bad").stdout)["entries"] == 0
+
+
+def test_load_into_a_service_remembers_in_the_file_that_is_named(run, tmp_path):
+    orders = tmp_path / "orders.csv"
+    orders.write_text("id,at\nA-1,1000\n")
+    os.utime(orders, (1_700_000_000, 1_700_000_000))  # settled: a time of just now proves nothing
+    load = ("load", "orders.csv", "-t", "orders", "-k", "id", "--timestamp", "at", "-o", "json")
+    with running_tierdex(tmp_path / "served") as server:
+        there = ("--url", server.url)
+        for notes, entries in ((("--notes", "loads.json"), (1, 0)), ((), (1, 1))):
+            for wanted in entries:
+                said = orjson.loads(run(*load, *there, *notes).stdout)
+                assert (said["entries"], said["unchanged"]) == (wanted, 1 - wanted)
+        with orders.open("a") as grown:
+            grown.write("A-2,2000\n")
+        assert orjson.loads(run(*load, *there, "--notes", "loads.json").stdout)["entries"] == 1
+        answer = orjson.loads(
+            run("query", "-t", "orders", "-k", "A-2", "-o", "json", *there).stdout
+        )
+        assert [entry["timestamp"] for entry in answer["entries"]] == [2_000_000]
+    assert not (tmp_path / "data").exists()
+    assert "--notes" in run(*load, "--notes", "loads.json", code=2).stderr
 
 
 def test_ctrl_c_ends_a_load_at_a_piece_and_the_next_one_goes_on(run, tmp_path, monkeypatch):
