@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 
 import pytest
@@ -20,14 +19,7 @@ listeners.tcp = none
 stream.listeners.tcp.1 = 127.0.0.1:{port}
 stream.advertised_host = 127.0.0.1
 stream.advertised_port = {port}
-load_definitions = {definitions}
 """
-USERS = {  # a password each, and the streams that they may read (a pattern); None: no host at all
-    "guest": ("guest", ".*"),
-    "stranger": ("stranger-login", None),
-    "half": ("half-login", "other-.*"),
-    "reader": ("reader-login", "guarded"),
-}
 
 
 class RabbitServer:
@@ -41,11 +33,7 @@ class RabbitServer:
             ["epmd", "-address", "127.0.0.1", "-port", str(self._port + 2)], folder / "names", self._port + 2
         )  # fmt: skip
         self._server = ServerProcess([_PROGRAM], self._folder, self._port, self._environment())
-        definitions = self._folder / "definitions.json"
-        definitions.write_text(json.dumps(_definitions()))
-        (self._folder / "rabbitmq.conf").write_text(
-            _SETTINGS.format(port=self._port, definitions=definitions)
-        )
+        (self._folder / "rabbitmq.conf").write_text(_SETTINGS.format(port=self._port))
         (self._folder / "plugins").write_text("[rabbitmq_stream].")
 
     def _environment(self):
@@ -147,23 +135,6 @@ class RabbitServer:
         )  # between two calls its loop stands still, and so would its heartbeats
         await producer.start()
         return producer
-
-
-def _definitions():
-    """Return the host and the users; with a file of them the server makes none of its own."""
-    return {
-        "vhosts": [{"name": "/"}],
-        "users": [
-            {"name": name, "password": password, "tags": "administrator" if name == "guest" else ""}
-            for name, (password, _) in USERS.items()
-        ],
-        "permissions": [
-            {"user": name, "vhost": "/", "configure": own, "write": own, "read": streams}
-            for name, (_, streams) in USERS.items()
-            if streams is not None
-            for own in [".*" if name == "guest" else ""]
-        ],
-    }
 
 
 async def _available(producer, stream):
