@@ -381,3 +381,31 @@ def test_memory_of_what_was_read_is_given_back_at_once():
     finally:
         gc.enable()
     assert len(alive) == 2
+
+
+@pytest.mark.parametrize("taken", [MIB + 40_000, 3 * MIB - 1, 5 * MIB, 700_001])
+@pytest.mark.parametrize("first_window", [0, STEP_BYTES], ids=["plain", "named"])
+def test_long_replay_sends_whole_requests_whatever_it_takes_at_a_time(taken, first_window):
+    asked, length = [], 64 * MIB + 12_345
+    ahead, window = ReadAhead(ManualClock(), 64 * MIB), Window(first_window)
+
+    def get(row, position, size):
+        asked.append(size)
+        return bytes(size)
+
+    row = SimpleNamespace(uuid=b"u" * 16, object_key="k")
+    ranges = FetchedRanges(ManualClock(), 64 * MIB, get)
+    at = 0
+    while at < length:
+        end = min(at + taken, length)
+
+        def rest(is_late, at=at, end=end):
+            share = ahead.share()
+            most = window.next_bytes(share) if is_late else min(window.bytes, share)
+            return Next([ObjectRange(row, end, length)], most - (end - at))
+
+        ranges.read(ObjectRange(row, at, end), rest, window)
+        at = end
+    ranges.close()
+    assert sum(asked) == length
+    assert len(asked) <= 1 + -(-length // STEP_BYTES), asked

@@ -19,7 +19,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
 from operator import attrgetter
@@ -227,6 +227,9 @@ class FetchedRanges:
             for hole in self._holes(each)
             if holes or hole.length >= STEP_BYTES or hole.end == rest.end
         ]
+        later = _in_whole_gets(
+            holes, later, {(rest.row.uuid, rest.end) for rest in next_ones.ranges}
+        )
         if not holes and not later:
             return []
         self._make_room(needed + sum(hole.length for hole in later), also_unread=False)
@@ -305,6 +308,27 @@ def _first_bytes(ranges: Iterable[ObjectRange], length: int) -> Iterator[ObjectR
             return
         yield each._replace(end=min(each.end, each.begin + length))
         length -= each.length
+
+
+def _in_whole_gets(
+    holes: Sequence[ObjectRange], later: list[ObjectRange], ends: Collection[tuple[bytes, int]]
+) -> list[ObjectRange]:
+    """Return `later` without the last part that would be a GET of less than 4 MiB behind whole ones.
+
+    It belongs to the GET that comes next, unless all that is left of a file's part ends with it (`ends`).
+    """
+    if not later or (later[-1].row.uuid, later[-1].end) in ends:
+        return later
+    last = later[-1]
+    begin = last.begin
+    for each in reversed([*holes, *later[:-1]]):
+        if each.row is not last.row or each.end != begin:
+            break
+        begin = each.begin
+    end = last.end - (last.end - begin) % STEP_BYTES
+    if end == begin:  # less than a whole one in all
+        return later
+    return [*later[:-1], *([last._replace(end=end)] if end > last.begin else [])]
 
 
 def _in_gets(holes: Sequence[ObjectRange], ahead: Iterable[ObjectRange]) -> Iterator[ObjectRange]:
