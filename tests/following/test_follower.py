@@ -57,6 +57,16 @@ def test_every_record_is_found_where_its_log_has_it(folder):
         assert index.watermark("orders", 7)["disk"] == 100
 
 
+def test_record_whose_time_looks_like_seconds_is_indexed_as_it_is(folder):
+    """A put by hand is refused; a follower that refused it would stand still for ever."""
+    log = log_of(2)
+    log.append(0, b"{}", key=b"odd", timestamp=1_700_000_000)
+    with opened(folder) as index:
+        assert run_once(index, log).entries == 3
+        (entry,) = index.query("orders", key="odd").entries
+        assert entry.timestamp == 1_700_000_000
+
+
 def test_second_run_reads_only_what_came(folder):
     log = log_of(50)
     with opened(folder) as index:
