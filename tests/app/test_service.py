@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime
 
 import orjson
 import pyarrow as pa
@@ -86,27 +85,6 @@ def test_rfc3339_time_means_the_same_as_milliseconds(caller):
         "/v1/entries?topic=orders&key=ORDER-1&begin=2023-11-14T22:13:20.500Z&end=1700000000500"
     ).json()
     assert [entry["timestamp"] for entry in answer["entries"]] == [1_700_000_000_500]
-
-
-@pytest.mark.parametrize("kind", ["json", "ndjson", "arrow"])
-def test_a_number_that_looks_like_seconds_is_refused_and_a_written_time_is_not(caller, kind):
-    def send(*times):
-        entries = [{**ENTRY, "timestamp": time} for time in times]
-        if kind == "json":
-            return caller.post("/v1/entries", json={"entries": entries})
-        if kind == "ndjson":
-            lines = b"\n".join(map(orjson.dumps, entries))
-            return caller.post("/v1/entries", content=lines, headers=NDJSON)
-        stream = arrow_stream(pa.Table.from_pylist(entries))
-        return caller.post("/v1/entries", content=stream, headers=ARROW)
-
-    response = send(1_700_000_000_000, 1_700_000_000)
-    assert_problem(response, 400, "invalid-request", "entries[1].timestamp")
-    assert "1700000000000" in response.json()["detail"]
-    february = datetime(1970, 2, 1, tzinfo=UTC)
-    assert send(february if kind == "arrow" else "1970-02-01T00:00:00Z").status_code == 200
-    (entry,) = caller.get("/v1/entries?topic=orders&key=ORDER-1").json()["entries"]
-    assert entry["timestamp"] == 2_678_400_000
 
 
 def test_empty_batch_brings_earlier_puts_to_the_level(caller):
