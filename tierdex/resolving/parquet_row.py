@@ -1,6 +1,9 @@
 """One row of a Parquet file, by its row group and its number in the group.
 
-Depends on errors, object_file and pyarrow.
+Columns come by their pages where the file has a page index (parquet_pages.py), the others by their column
+chunks of the row's group.
+
+Depends on errors, object_file, parquet_pages and pyarrow.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from tierdex.errors import InvalidRequestError
+from tierdex.resolving.parquet_pages import read_columns, read_footer
 
 if TYPE_CHECKING:
     from tierdex.resolving.object_file import RangeFile
@@ -22,9 +26,28 @@ def read_parquet_row(file: RangeFile, row_group: int, row: int) -> Any:
         with pyarrow.parquet.ParquetFile(pa.PythonFile(file, "r")) as parquet:
             if not 0 <= row_group < parquet.metadata.num_row_groups:
                 raise InvalidRequestError(f"there is no row group {row_group}", field="row_group")
-            table = parquet.read_row_group(row_group)
+            if not 0 <= row < parquet.metadata.row_group(row_group).num_rows:
+                raise InvalidRequestError(f"row group {row_group} has no row {row}", field="row")
+            return _row(file, parquet, row_group, row)
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(f"it is no Parquet file: {error}", field="source") from error
-    if not 0 <= row < table.num_rows:
-        raise InvalidRequestError(f"row group {row_group} has no row {row}", field="row")
-    return table.slice(row, 1)
+
+
+def _row(file: RangeFile, parquet: Any, row_group: int, row: int) -> Any:
+    schema = parquet.schema_arrow
+    group = parquet.metadata.row_group(row_group)
+    of_pages: dict[str, Any] = {}
+    names = set(schema.names)
+    if len(names) == len(schema) and any(
+        group.column(n).has_offset_index for n in range(group.num_columns)
+    ):
+        footer = read_footer(file, parquet.metadata.serialized_size)
+        if footer is not None:
+            of_pages = read_columns(file, footer, schema, row_group, row)
+    rest = [name for name in schema.names if name not in of_pages]
+    if not of_pages:
+        return parquet.read_row_group(row_group).slice(row, 1)
+    if rest:
+        of_chunks = parquet.read_row_group(row_group, columns=rest).slice(row, 1)
+        of_pages |= {name: of_chunks.column(name) for name in rest}
+    return pa.table([of_pages[name] for name in schema.names], schema=schema)
