@@ -16,6 +16,7 @@ from joserfc.jwk import ECKey, KeySet, OctKey, RSAKey
 
 from tests.app.conftest import Caller, assert_problem
 from tests.app.small_index import SmallIndex
+from tests.patience import PATIENCE_S
 from tierdex.app.http.server_settings import ServerSettings, load_server_settings
 from tierdex.app.issuer_keys import IssuerKeys, reader_of
 from tierdex.app.logs import JsonLogger
@@ -265,7 +266,7 @@ def test_callers_with_a_known_key_do_not_wait_for_a_slow_issuer(clock):
         if first is not None:
             return first()
         asked.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE_S)
         return JWKS
 
     keys = IssuerKeys(read, clock, JsonLogger(NoLog(), clock))
@@ -273,12 +274,12 @@ def test_callers_with_a_known_key_do_not_wait_for_a_slow_issuer(clock):
     clock.advance(301)
     slow = threading.Thread(target=keys.keys_for, args=("ec",))
     slow.start()
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE_S)
     assert keys.keys_for("ec")
     with pytest.raises(UnavailableError):
         keys.keys_for("unknown")
     go_on.set()
-    slow.join(60)
+    slow.join(PATIENCE_S)
     assert keys.keys_for("ec")
 
 

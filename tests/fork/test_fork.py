@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 from tests.fork.forking import COUNT
+from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 from tierdex import Index
 
@@ -20,7 +21,7 @@ def run(scenario, place, **more):
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=110,
+        timeout=PATIENCE_S,
         **more,
     )
     return json.loads(done.stdout)
@@ -52,7 +53,7 @@ def test_a_child_that_outlives_its_parent_does_not_hold_the_folder(tmp_path):
         stdout=subprocess.DEVNULL,
     )
     try:
-        assert process.wait(100) == 0  # the child waits for the end of our pipe
+        assert process.wait(PATIENCE_S) == 0  # the child waits for the end of our pipe
         with Index.open(tmp_path / "data") as index:
             assert len(index.query("t", key="parent1").entries) == 1
     finally:

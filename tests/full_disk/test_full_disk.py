@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 IMAGE_BYTES = 256 << 20
 MAKERS = {
     "btrfs": ["mkfs.btrfs", "-q", "-f", "-m", "single"],
@@ -45,7 +47,7 @@ def test_puts_are_refused_while_the_disk_is_full_and_nothing_is_lost(mounted):
         [sys.executable, "-m", "tests.full_disk.filling", str(mounted)],
         stdout=subprocess.PIPE,
         text=True,
-        timeout=110,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, (
         "killed by a store that found no block" if done.returncode < 0 else ""

@@ -12,13 +12,12 @@ import pytest
 
 from tests.index_service.conftest import SMALL, offsets, put
 from tests.interrupting import interrupted_at
+from tests.patience import PATIENCE_S
 from tierdex import Index
 from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
 
 # Within __del__ Python only says that it was raised.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-DEADLINE_S = 60
 
 
 def in_time(call):
@@ -26,7 +25,7 @@ def in_time(call):
     answers = []
     thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
     thread.start()
-    thread.join(DEADLINE_S)
+    thread.join(PATIENCE_S)
     assert answers, "it waits for ever"
     return answers[0]
 
@@ -37,7 +36,10 @@ def assert_nothing_is_held(index):
         assert not index._components.table.version.pins
     if index._writer is not None:
         assert in_time(
-            lambda: index._writer._lock.acquire(timeout=5) and not index._writer._lock.release()
+            lambda: (
+                index._writer._lock.acquire(timeout=PATIENCE_S)
+                and not index._writer._lock.release()
+            )
         )
 
 

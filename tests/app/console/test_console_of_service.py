@@ -65,7 +65,7 @@ def put(address: str, entries: list[dict[str, Any]]) -> None:
     request = urllib.request.Request(
         f"{address}v1/entries", body, {"content-type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         assert json.load(response)["accepted"] == len(entries)
 
 

@@ -5,6 +5,7 @@ import time
 
 from tests.indexfile.chained_files import FILESYSTEM, make_file, make_part
 from tests.indexfile.faulty_disk import FaultyFileSystem
+from tests.patience import PATIENCE_S
 from tierdex.fileparts.layout import BLOCK_BYTES
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.file import ChainedFile
@@ -91,7 +92,7 @@ def test_append_waits_for_no_more_than_one_step_of_who_reserves_ahead(tmp_path):
 
     blocks._reserve_up_to = note
     blocks.reserve_ahead(lambda: ROWS_BEGIN, expected=12 << 20)
-    append.join(60)
+    append.join(PATIENCE_S)
     assert by[:2] == [False, True]
 
 
