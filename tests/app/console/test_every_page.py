@@ -59,7 +59,11 @@ PAGES = {  # the link, and what stands there once the page is whole
     "compaction": ("compaction", ".curves"),
     "nodes": ("nodes", "#nodes tbody tr"),
 }
-WITHOUT_MESSAGES = {"answer": "#entries tbody tr", "journey": ".journey > li"}  # of a key `read`
+WITHOUT_MESSAGES = {  # what a key `read` sees: bodies need `message`, and the page says so
+    "answer": "#entries tbody tr",
+    "journey": ".journey > li",
+    "queue": "#queue-note:has-text('scope message')",
+}
 ADMIN = {"files", "compaction", "nodes"}
 SIZES = ((1280, 900), (400, 800))
 
@@ -272,7 +276,11 @@ def test_small_key_meets_no_empty_page_and_no_page_asks_for_what_it_may_not(
         else:
             whole = WITHOUT_MESSAGES.get(name, whole)
             expect(page.locator(whole).first, name).to_be_visible()
-    assert {url.rpartition("/")[2].partition("?")[0] for url in refused} <= {"entries", "journeys"}
+    assert {url.rpartition("/")[2].partition("?")[0] for url in refused} <= {
+        "entries",
+        "journeys",
+        "messages",
+    }
 
 
 def test_lookup_is_taken_along_to_a_shell_with_a_key_in_its_environment(
