@@ -283,16 +283,16 @@ class _OwnerOpening:
         assert components is not None
         if components.fenced is not None:
             return
-        components.fenced = error
-        with self.committer.append_lock:
-            pass  # whoever was appending has done so
-        count = components.unpublished_count()
-        logger.error("fenced", extra={"node": self.settings.node, "unpublished_messages": count})
-        if count:
-            components.fenced = FencedError(
+        with (
+            self.committer.append_lock
+        ):  # whoever was appending has done so; who comes next is told the count
+            count = components.unpublished_count()
+            told = (
                 f"{error}. {count} messages that were appended here lie in this folder alone: "
                 "`tierdex adopt` publishes them under another node"
             )
+            components.fenced = FencedError(told) if count else error
+        logger.error("fenced", extra={"node": self.settings.node, "unpublished_messages": count})
 
     @property
     def committer(self) -> Committer:
