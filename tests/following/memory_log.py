@@ -72,6 +72,9 @@ class MemorySource:
     def name_of(self, partition):
         return f"{self.topic}[{partition}]"
 
+    def place_of(self, partition, offset):
+        return f"{self.name_of(partition)}, offset {offset}"
+
     def bounds(self, positions):
         self._ask()
         log = self._log

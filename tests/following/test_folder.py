@@ -17,6 +17,7 @@ from tierdex.app.cli.follow_metrics import follow_metrics
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.follow import follow
+from tierdex.following.open_source import open_source
 
 clock = SystemClock()
 
@@ -68,7 +69,10 @@ def test_folders_below_are_followed_and_other_names_are_not(tmp_path, logs):
     (logs / "x.txt").write_text('{"id":"out"}\n')
     with opened(tmp_path / "data") as index:
         assert run_once(index, logs).messages == 1
-        assert len(offsets(index, "in")) == 1
+        ((partition, offset),) = offsets(index, "in")
+    source = open_source(f"folder:{logs}")
+    assert source.partitions() == [partition]
+    assert source.place_of(partition, offset) == "eu/deep/x.jsonl, byte 0"
 
 
 def test_file_that_was_cut_is_read_anew(tmp_path, logs):

@@ -7,6 +7,7 @@ import pytest
 from tests.following.test_follower import offsets, opened
 from tierdex.errors import InvalidRequestError, NotFoundError, PermissionDeniedError
 from tierdex.following.follow import follow
+from tierdex.following.open_source import open_source
 
 
 @pytest.fixture
@@ -35,6 +36,13 @@ def test_fields_are_headers_and_one_json_object(index, stream):
     assert offsets(index, "a", name) == offsets(index, "a/eu", name) == [place]
     (entry,) = index.query(name, key="a").entries
     assert entry.timestamp == 1_700_000_000_000
+
+
+def test_place_of_an_entry_is_its_id(stream):
+    address, _, name = stream
+    source = open_source(address)
+    assert source.place_of(0, 1_700_000_000_000 << 21 | 7) == f"{name}, entry 1700000000000-7"
+    source.close()
 
 
 def test_ids_that_have_no_place_are_counted(index, stream):

@@ -67,6 +67,10 @@ class Source(Protocol):
         """Return what readers call the partition."""
         ...
 
+    def place_of(self, partition: int, offset: int) -> str:
+        """Return what readers call the place of a record; of a partition that `fetch` looked for at least."""
+        ...
+
     @property
     def is_dense(self) -> bool:
         """Whether offsets count: a gap of n offsets is up to n messages. Otherwise it counts as one."""

@@ -45,7 +45,13 @@ class FollowedLog:
         self._idle: deque[Source] = deque()
 
     def where(self, entry: Entry) -> str:
-        return f"{self.name}, partition {entry.queue_id}, offset {entry.offset}"
+        try:
+            source = self._idle.pop()  # that which fetched it, most likely
+        except IndexError:  # all are busy, or none was opened
+            return f"{self.name}, partition {entry.queue_id}, offset {entry.offset}"
+        place = source.place_of(entry.queue_id, entry.offset)
+        self._idle.append(source)
+        return f"{self.name}, {place}"
 
     def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
         if entry.size > wanted.max_bytes:

@@ -199,20 +199,18 @@ class MessageFetcher:
             return ShownMessage("unavailable", "its log did not answer in time", where)
 
     def _fetched(self, resolver: Resolver, entry: Entry, wanted: Wanted) -> ShownMessage:
-        where = resolver.where(entry)
-
         def none(outcome: Outcome, reason: str, size: int | None = None) -> ShownMessage:
-            return ShownMessage(outcome, reason, where, size=size)
+            return ShownMessage(outcome, reason, resolver.where(entry), size=size)
 
         try:
             decoder = self._topics.decoder(entry.topic, resolver)
             found = resolver.fetch(entry, wanted)
             if found is None:
-                return none("gone", f"gone from the log: it was at {where}")
+                return none("gone", f"gone from the log: it was at {resolver.where(entry)}")
             readable = decoder.read(found.record.value, wanted.max_bytes)
             if not _is_it(found, readable, wanted):
                 return none("mismatch", _MISMATCH)
-            return decoder.shown(found.record, readable, where)
+            return decoder.shown(found.record, readable, resolver.where(entry))
         except TooLargeError as error:
             return none("too_large", f"has {error.size} bytes or more", error.size)
         except ChangedError as error:

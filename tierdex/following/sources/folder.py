@@ -95,6 +95,9 @@ class FolderSource:
     def name_of(self, partition: int) -> str:
         return self._names.get(partition, str(partition))
 
+    def place_of(self, partition: int, offset: int) -> str:
+        return f"{self.name_of(partition)}, byte {offset}"
+
     def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
         """The end is behind the last whole line."""
         if any(partition not in self._names for partition in positions):

@@ -97,6 +97,9 @@ class JetStreamSource:
     def name_of(self, partition: int) -> str:
         return self.topic
 
+    def place_of(self, partition: int, offset: int) -> str:
+        return f"{self.name_of(partition)}, sequence {offset}"
+
     def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
         state = self._stream()["state"]
         self._end = state["last_seq"] + 1

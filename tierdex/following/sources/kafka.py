@@ -118,6 +118,9 @@ class KafkaSource:
     def name_of(self, partition: int) -> str:
         return f"{self.topic}[{partition}]"
 
+    def place_of(self, partition: int, offset: int) -> str:
+        return f"{self.name_of(partition)}, offset {offset}"
+
     def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
         first = self._offsets(list(positions), OffsetSpec.earliest())
         end = self._offsets(list(positions), OffsetSpec.latest())

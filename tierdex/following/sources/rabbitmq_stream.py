@@ -68,6 +68,9 @@ class RabbitStreamSource:
     def name_of(self, partition: int) -> str:
         return self._streams[partition] if self._has(partition) else str(partition)
 
+    def place_of(self, partition: int, offset: int) -> str:
+        return f"{self.name_of(partition)}, offset {offset}"
+
     def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
         found = {}
         for partition, position in positions.items():

@@ -93,6 +93,9 @@ class RedisSource:
             return self._streams[partition].decode(errors="replace")
         return str(partition)
 
+    def place_of(self, partition: int, offset: int) -> str:
+        return f"{self.name_of(partition)}, entry {_id_of(offset).decode()}"
+
     def bounds(self, positions: Mapping[int, int | None]) -> Mapping[int, Bounds]:
         found = {}
         for partition, position in positions.items():
