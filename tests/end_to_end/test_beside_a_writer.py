@@ -1,7 +1,7 @@
 """A process of its own mounts the folder of a busy writer: what was written before it looks is there.
 
 The writer notes in a file how many messages are in the page cache; the other process reads the note,
-refreshes, and asks for all of them.
+refreshes, and asks for all of them, and notes how often it did.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OVER = (1 << 63) - 1
 
 def look_beside(folder, note, telling):
     """Ask until the note says that it is over; tell how often that was."""
-    rounds, noted = 0, os.open(note, os.O_RDONLY)
+    rounds, noted = 0, os.open(note, os.O_RDWR)
     with Index.open(folder, read_only=True, **SETTINGS) as beside:
         while (least := int.from_bytes(os.pread(noted, 8, 0), "little")) != _OVER:
             beside.refresh()
@@ -37,6 +37,7 @@ def look_beside(folder, note, telling):
             lost = set(wanted).difference(found)
             assert not lost, f"of {least}: {sorted(lost)[:9]} not found"
             rounds += 1
+            os.pwrite(noted, rounds.to_bytes(8, "little"), 8)
     os.close(noted)
     telling.send_bytes(rounds.to_bytes(8, "little"))
 
@@ -56,14 +57,16 @@ def write(index, note, is_enough):
 
 def test_process_beside_a_writer_finds_what_was_written_before_it_looked(tmp_path):
     note = os.open(tmp_path / "note", os.O_RDWR | os.O_CREAT)
-    os.pwrite(note, bytes(8), 0)
+    os.pwrite(note, bytes(16), 0)
     with Index.open(tmp_path / "data", **SETTINGS) as index:
         began = time.monotonic()
 
         def is_enough():
             published = index.compaction_status()["totals"]["published"]
             seconds = time.monotonic() - began
-            return seconds > 90 or child.tells.poll() or (seconds > 2 and published > 2)
+            if seconds > PATIENCE_S or child.tells.poll():
+                return True
+            return seconds > 2 and published > 2 and any(os.pread(note, 8, 8))
 
         with server().fork(
             "tests.end_to_end.test_beside_a_writer:look_beside",

@@ -6,7 +6,8 @@ import pytest
 
 from tests.log_service.keyed_world import KeyedWorld, copy_of
 from tests.log_service.log_world import DATA, everything
-from tests.log_service.test_publish import state_of, states
+from tests.log_service.store_listing import state_of
+from tests.log_service.test_publish import states
 from tests.log_service.test_retention import DAY
 from tierdex.clock import ManualClock
 from tierdex.errors import FencedError, UnavailableError
@@ -44,7 +45,7 @@ def publish(log):
 
 
 def log_rows(world):
-    return sorted(state_of(world).files_of(LOG_KIND).values(), key=lambda row: row.number)
+    return sorted(state_of(world.store).files_of(LOG_KIND).values(), key=lambda row: row.number)
 
 
 def written(store):

@@ -33,7 +33,7 @@ def fill(log, queues, seed: int, durability: str) -> None:
         log.append(
             topic=topic, queue_id=queue_id, body=rng.randbytes(rng.randrange(120)), durability=durability,
             keys=[f"k{i}"] if i % 5 == 0 else None, headers=[("h", b"v")] if i % 7 == 0 else None,
-            timestamp=rng.randrange(1 << 45),
+            timestamp=rng.randrange(1 << 34, 1 << 45),
         )  # fmt: skip
 
 

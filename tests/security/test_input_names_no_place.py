@@ -45,7 +45,8 @@ def given_names(document):
 def test_no_name_of_a_request_is_a_place():
     names = set(given_names(Caller(SmallIndex()).app.openapi()))
     assert {"topic", "key", "offset", "file_id", "before", "lookups"} <= names
-    assert not {name for name in names if PLACE.search(name)}
+    places = {name for name in names if PLACE.search(name)}
+    assert places <= {"buckets"}  # the bars of a histogram
 
 
 PLACES = ["/etc/passwd", "../../keys.json", "s3://bucket/x", "file:///etc/passwd", "http://evil/"]

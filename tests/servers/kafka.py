@@ -89,7 +89,8 @@ class Topics:
             self._producers[str(given)] = Producer(
                 {
                     "bootstrap.servers": self.address, "linger.ms": 1, "log_level": 0,
-                    "max.in.flight": 1,  # else a batch that is sent again comes behind the next
+                    # Else a batch that is sent again is there twice, or behind the next.
+                    "enable.idempotence": True, "max.in.flight": 1,
                     **given,
                 }
             )  # fmt: skip

@@ -55,7 +55,7 @@ PAGES = {  # the link, and what stands there once the page is whole
     "queues": ("messages?topic=orders", "#queues a"),
     "queue": ("messages?topic=orders&queue_id=0", "#messages .body"),
     "files": ("files", "#files-chart [role=option]"),
-    "file": ("files?file=FILE", ".life"),
+    "file": ("files?file=FILE", ".life:not(:has-text('…'))"),  # its times are told
     "compaction": ("compaction", ".curves"),
     "nodes": ("nodes", "#nodes tbody tr"),
 }

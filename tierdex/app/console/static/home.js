@@ -54,10 +54,20 @@ export class Home {
       const { queues } = await this.#request.get("v1/queues", { topic, max_count: 1 });
       if (!queues.length) continue;
       const [{ queue_id, end_offset: end }] = queues;
-      const { messages } = await this.#request.get("v1/messages", { topic, queue_id, offset: BigInt(end) - 1n, max_count: 1 });
-      this.examples.set(topic, messages[0]?.keys[0] ?? null);
+      this.examples.set(topic, await this.#exampleOf({ topic, queue_id, offset: BigInt(end) - 1n, max_count: 1 }));
     }
     this.draw();
+  }
+
+  /** Return a key of a message; null where there is none, or the key of the API may not see messages of the topic. */
+  async #exampleOf(place) {
+    try {
+      const { messages } = await this.#request.get("v1/messages", place);
+      return messages[0]?.keys[0] ?? null;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 403) return null;
+      throw error;
+    }
   }
 
   #table() {
