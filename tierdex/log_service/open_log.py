@@ -283,9 +283,8 @@ class _OwnerOpening:
         assert components is not None
         if components.fenced is not None:
             return
-        with (
-            self.committer.append_lock
-        ):  # whoever was appending has done so; who comes next is told the count
+        # Whoever was appending has done so; who comes next is told the count.
+        with self.committer.append_lock:
             count = components.unpublished_count()
             told = (
                 f"{error}. {count} messages that were appended here lie in this folder alone: "

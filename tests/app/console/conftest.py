@@ -93,3 +93,16 @@ def served(app: FastAPI) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def copied_commands(page: Page) -> list[str]:
+    """Return the open lookup as the menu copies it: for curl, the command line, Python."""
+    commands: list[str] = page.evaluate(
+        """async () => {
+          const { asCurl, asCommand, asPython } = await import("/console/copy_menu.js");
+          const { readLink } = await import("/console/link.js");
+          const { parameters } = readLink(location.hash);
+          return [asCurl(parameters), asCommand(parameters), asPython(parameters)];
+        }"""
+    )
+    return commands

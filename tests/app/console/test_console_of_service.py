@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from typer.testing import CliRunner
 
+from tests.app.console.conftest import copied_commands
 from tests.patience import PATIENCE_S
 from tierdex.app.cli.commands import make_cli
 from tierdex.app.http.application import create_app
@@ -118,14 +119,7 @@ def test_lookup_is_taken_along_as_curl_command_and_program(page: Page, address: 
     page.goto(f"{address}#lookup?{link}")
     expect(page.locator("#entries tbody tr")).to_have_count(1)
     expect(page.get_by_role("group", name="Copy as").get_by_role("button")).to_have_count(4)
-    curl, command, program = page.evaluate(
-        """async () => {
-          const { asCurl, asCommand, asPython } = await import("/console/copy_menu.js");
-          const { readLink } = await import("/console/link.js");
-          const { parameters } = readLink(location.hash);
-          return [asCurl(parameters), asCommand(parameters), asPython(parameters)];
-        }"""
-    )
+    curl, command, program = copied_commands(page)
     words = shlex.split(curl)
     asked = urlencode([tuple(word.split("=", 1)) for word in words[4::2]])
     with urllib.request.urlopen(f"{words[2]}?{asked}", timeout=PATIENCE_S) as response:

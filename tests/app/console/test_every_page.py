@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from typer.testing import CliRunner
 
-from tests.app.console.conftest import checked_page
+from tests.app.console.conftest import checked_page, copied_commands
 from tests.patience import PATIENCE_S
 from tierdex.app.cli.commands import make_cli
 from tierdex.app.http.application import create_app
@@ -292,14 +292,7 @@ def test_lookup_is_taken_along_to_a_shell_with_a_key_in_its_environment(
     page.evaluate("key => sessionStorage.setItem('tierdex-api-key', key)", key)
     page.reload()
     expect(page.locator("#entries tbody tr")).to_have_count(4)
-    curl, command, program = page.evaluate(
-        """async () => {
-          const { asCurl, asCommand, asPython } = await import("/console/copy_menu.js");
-          const { readLink } = await import("/console/link.js");
-          const { parameters } = readLink(location.hash);
-          return [asCurl(parameters), asCommand(parameters), asPython(parameters)];
-        }"""
-    )
+    curl, command, program = copied_commands(page)
     assert key not in curl + command + program
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIERDEX_API_KEY", key)
