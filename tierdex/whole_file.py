@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole: a reader and a crash find the old content or the new one.
+"""Small files, read and replaced as a whole: a reader and a crash find the old content or the new one.
 
 ::
 
@@ -29,6 +29,12 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 def temporary_beside(path: Path) -> Path:
     """Return the temporary name of `path`, in the same folder."""
     return path.with_name(path.name + TEMPORARY_SUFFIX)
+
+
+def read_file(filesystem: FileSystem, path: Path) -> bytes:
+    """Return the content of the file at `path`. Raises OSError (FileNotFoundError ...)."""
+    with closing(filesystem.open(path)) as file:
+        return file.read_at(0, file.size())
 
 
 def replace_file(

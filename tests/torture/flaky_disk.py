@@ -6,7 +6,7 @@ import errno
 
 # What may fail at random. Not `lock`, nor what production answers from memory in the same breath.
 FAILING = (
-    "open", "rename", "unlink", "sync_folder", "list_folder", "file_size",
+    "open", "rename", "unlink", "sync_folder", "list_folder", "file_size", "modified_ms",
     "read_at", "write_at", "reserve", "truncate", "sync", "map",
 )  # fmt: skip
 HARMLESS = ("close", "release")  # a descriptor is given back whatever happens

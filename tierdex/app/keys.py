@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import stat
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -36,7 +36,7 @@ from tierdex.errors import (
     NotFoundError,
     UnavailableError,
 )
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_file, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,8 +217,7 @@ class KeyFile:
         if self._filesystem.permissions(self._path) & stat.S_IWOTH:
             raise CorruptFileError(self._path, f"anybody may write it: `chmod 600 {self._path}`")
         try:
-            with closing(self._filesystem.open(self._path)) as file:
-                text = file.read_at(0, file.size())
+            text = read_file(self._filesystem, self._path)
         except PermissionError as error:
             raise CorruptFileError(
                 self._path, "may not be read by this user: `chown` it, or make keys as this user"

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import CorruptFileError
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_file, replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,11 +120,7 @@ class PositionFile:
     def _read(self) -> dict[str, Any]:
         if not self._filesystem.exists(self._path):
             return {}
-        file = self._filesystem.open(self._path)
-        try:
-            text = file.read_at(0, file.size())
-        finally:
-            file.close()
+        text = read_file(self._filesystem, self._path)
         try:
             topics: dict[str, Any] = json.loads(text)["topics"]
         except (ValueError, KeyError, TypeError) as error:

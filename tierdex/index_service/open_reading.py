@@ -56,20 +56,10 @@ def open_reading(
         recorded = read_folder_node(seams.filesystem, paths.root)
         settings = settle_node(settings, recorded, paths.root, adopt=False)
     view = open_view(places, settings, seams)
-    if shelf_of is not None:
-        view.manifests.show_on(shelf_of(view))
-    is_store_named = places.store is not None
-    read_view = ReadView(
-        view.manifests,
-        folder_follower=_follow_folder(paths, view, is_store_named=is_store_named),
-        rocketmq=view.rocketmq,
-        led_node=None if shelf_of is None else settings.node,
-    )
-    if paths is not None:
-        view.manifests.show_beside(_files_of_folder(paths, view, read_view))
     try:
+        read_view = _make_read_view(places, view, shelf_of)
         read_view.refresh()
-        if is_store_named:
+        if places.store is not None:
             view.manifests.refuse_absent()  # else an empty answer would say that it was read
     except BaseException:
         close_view(view)
@@ -90,6 +80,23 @@ def open_reading(
             workers.append(WorkerThread(SidecarsAhead(view.table, view.sidecars), seams.clock))
         start_threads(components, workers)
     return components
+
+
+def _make_read_view(
+    places: Places, view: View, shelf_of: Callable[[View], Shelf] | None
+) -> ReadView:
+    if shelf_of is not None:
+        view.manifests.show_on(shelf_of(view))
+    paths = places.data
+    read_view = ReadView(
+        view.manifests,
+        folder_follower=_follow_folder(paths, view, is_store_named=places.store is not None),
+        rocketmq=view.rocketmq,
+        led_node=None if shelf_of is None else view.settings.node,
+    )
+    if paths is not None:
+        view.manifests.show_beside(_files_of_folder(paths, view, read_view))
+    return read_view
 
 
 def _follow_folder(

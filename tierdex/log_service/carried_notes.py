@@ -29,7 +29,7 @@ from tierdex.lifecycle.changes import carry_notes
 from tierdex.lifecycle.manifest import NOTES_KIND, FileRow
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import topic_set
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_file, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -170,8 +170,7 @@ def _pack(filesystem: FileSystem, root: Path) -> bytes:
     notes = {}
     for name in _CARRIED:
         if filesystem.exists(root / name):
-            with closing(filesystem.open(root / name)) as file:
-                notes[name] = bytes(file.read_at(0, file.size()))
+            notes[name] = read_file(filesystem, root / name)
     line = json.dumps([[name, len(data)] for name, data in notes.items()])
     return line.encode() + b"\n" + b"".join(notes.values())
 

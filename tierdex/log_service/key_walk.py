@@ -89,8 +89,9 @@ class KeyWalk:
             words[k.K_EMIT_FROM] = begin.batch_count
         self._seen = np.zeros(0, np.uint32)  # rows of each queue that the walk went over
         self._seeds = np.zeros(0, np.int64)  # of each topic
-        self._reader: object = None  # whose topics these are
+        self._reader: object = None  # whose topics these are, once they were read
         self._sealed_states = np.zeros(0, STATE)
+        self._grouped: GroupedSource | None = None
         self._room: _Columns | None = None
         self._message = 0  # of a compacted file, that comes next
         self.has_ended = False  # all of it was given, and there will be no more
@@ -121,12 +122,14 @@ class KeyWalk:
         """Return the next items of a compacted file: all of a piece come from one run of messages."""
         words, file = self._words, reader.file
         if self._reader is not reader:
-            self._reader, self._seeds = reader, np.zeros(0, np.int64)
+            self._leave()
+            source = GroupedSource(file)
             self._learn(reader, len(file.topics))
             words[k.K_SEEDS] = address(self._seeds)
-            self._grouped = GroupedSource(file)
             if words[k.K_POSITION] > HEADER_BYTES:
                 self._message = 0  # it was a journal when the walk began: all of it once more
+            self._reader, self._grouped = reader, source
+        assert self._grouped is not None
         source, end = self._grouped, reader.end_of_batches
         while self._message < file.message_count:
             first = self._message
@@ -197,9 +200,10 @@ class KeyWalk:
     def _bind(self, reader: LiveFile | SealedFile) -> _Queues:
         """Let the walk read `reader`; return what it may read."""
         if self._reader is not reader:
-            self._reader, self._seeds = reader, np.zeros(0, np.int64)
+            self._leave()
             if isinstance(reader, SealedFile):
                 self._sealed_states = self._states_of(reader.journal)
+            self._reader = reader
         queues = self._queues(reader)
         words = self._words
         if queues.queue_count > len(self._seen):
@@ -231,6 +235,10 @@ class KeyWalk:
             address(snapshot.arrays.states), live.queue_count, address(data),
             int(snapshot.words[W_BASE_TIME]), end, (data, snapshot),
         )  # fmt: skip
+
+    def _leave(self) -> None:
+        """Forget the reader: the next one is bound whole or, where a read of it fails, not at all."""
+        self._reader, self._grouped, self._seeds = None, None, np.zeros(0, np.int64)
 
     def _learn(self, reader: LogFile, topics: int) -> None:
         known = len(self._seeds)

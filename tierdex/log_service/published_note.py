@@ -25,7 +25,7 @@ from tierdex.errors import CorruptFileError, InvalidRequestError
 from tierdex.fileparts.predecessor import Predecessor
 from tierdex.lifecycle.paths import PUBLISHED_NOTE
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_file, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -107,8 +107,7 @@ class PublishedNote:
         """Return the note of the folder `root`, None without one. Raises OSError, CorruptFileError."""
         path = root / PUBLISHED_NOTE
         try:
-            with closing(filesystem.open(path)) as file:
-                found = file.read_at(0, file.size())
+            found = read_file(filesystem, path)
         except FileNotFoundError:
             return None
         return cls.decode(found, path)

@@ -11,7 +11,7 @@
     [default]                                   # of every topic: `mask` is added to the topic's own
     registry = "http://127.0.0.1:8081"
 
-Depends on errors, filesystem, following, compression, rule and pydantic.
+Depends on errors, filesystem, following, compression, rule, whole_file and pydantic.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tierdex.following.selectors import Selector
 from tierdex.following.sources.options import read_options
 from tierdex.resolving.compression import Compression  # noqa: TC001 - read by pydantic
 from tierdex.resolving.rule import Rule
+from tierdex.whole_file import read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,11 +100,7 @@ def read_resolver_file(filesystem: FileSystem, path: Path) -> ResolverFile:
     """
     if not filesystem.exists(path):
         return ResolverFile()
-    file = filesystem.open(path)
-    try:
-        text = file.read_at(0, file.size())
-    finally:
-        file.close()
+    text = read_file(filesystem, path)
     try:
         found = ResolverFile.model_validate(tomllib.loads(text.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

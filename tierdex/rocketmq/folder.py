@@ -12,7 +12,7 @@ the original restores the end wrongly), and walking one chain costs less than sc
 true bounds. A file that cannot be read is named with its reason, so that an answer without it is not
 called complete.
 
-Depends on errors, file and layout.
+Depends on errors, file, layout and whole_file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.rocketmq.file import RocketmqIndexFile
+from tierdex.whole_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,11 +84,7 @@ class RocketmqFolder:
         known = self._topics
         if known and known[0] == version:
             return known[1]
-        file = self._filesystem.open(path)
-        try:
-            text = file.read_at(0, file.size())
-        finally:
-            file.close()
+        text = read_file(self._filesystem, path)
         try:
             table = _parse_loose_json(text.decode())["topicMetadataTable"]
             numbers = {str(topic): int(row["topicId"]) for topic, row in table.items()}

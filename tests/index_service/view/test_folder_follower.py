@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
 from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
+from tierdex.filesystem import LocalFileSystem
+from tierdex.index_service.view.local_recovery import open_local
 
 
 @pytest.fixture
@@ -161,3 +166,23 @@ def test_files_that_move_on_at_every_look_are_all_shown_in_the_end(index, reader
     beside.refresh()
     answer = beside.query("orders", key="A")
     assert (offsets(answer), answer.complete) == (list(range(19, -1, -1)), True)
+
+
+class _Moving(LocalFileSystem):
+    """The writer moves a file between its opening and the look at its time."""
+
+    def modified_ms(self, path):
+        raise FileNotFoundError(errno.ENOENT, "moved", str(path))
+
+
+def test_file_that_moves_while_it_is_opened_leaves_no_descriptor(index):
+    put(index, "A", 1, durability="os")
+    index.roll()
+    compactor = index._components.writing.compactor
+    while index.files()[0].state != "sealed":
+        step(compactor)
+    (handle,) = index._components.table.snapshot().files
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(FileNotFoundError):
+        open_local(_Moving(), handle.node, handle.state, handle.number, handle.path)
+    assert os.listdir("/proc/self/fd") == before

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierdex.app.load.records import Mark
 from tierdex.errors import CorruptFileError
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_file, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,11 +90,7 @@ class LoadRegister:
         """Return every loaded file, latest first. Raises CorruptFileError."""
         if not self._filesystem.exists(self._path):
             return []
-        file = self._filesystem.open(self._path)
-        try:
-            text = file.read_at(0, file.size())
-        finally:
-            file.close()
+        text = read_file(self._filesystem, self._path)
         try:
             return [_decode(row) for row in json.loads(text)["sources"]]
         except (ValueError, KeyError, TypeError) as error:

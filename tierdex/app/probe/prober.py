@@ -32,7 +32,7 @@ from tierdex.errors import (
     PermissionDeniedError,
     TierdexError,
 )
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_file, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,11 +111,7 @@ class Memory:
         replace_file(self._filesystem, self._path, text)
 
     def _read(self) -> list[Canary]:
-        file = self._filesystem.open(self._path)
-        try:
-            text = file.read_at(0, file.size())
-        finally:
-            file.close()
+        text = read_file(self._filesystem, self._path)
         try:
             return [Canary(**row) for row in orjson.loads(text)["canaries"]]
         except (ValueError, KeyError, TypeError) as error:

@@ -5,7 +5,7 @@ An address is ``kind:rest``, with options behind a question mark: ``folder:/var/
 ``name=value`` lines, which is the place for passwords: `username` and `password` there are the login of any
 source, and nobody sees them among a machine's processes.
 
-Depends on errors and filesystem.
+Depends on errors, filesystem and whole_file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tierdex.errors import InvalidRequestError
+from tierdex.whole_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -135,13 +136,8 @@ class Address:
 
 def read_options(filesystem: FileSystem, path: Path) -> dict[str, str]:
     """Return the ``name=value`` lines of a file; a line may be empty or begin with #. Raises OSError."""
-    file = filesystem.open(path)
-    try:
-        lines = file.read_at(0, file.size()).decode().splitlines()
-    finally:
-        file.close()
     options = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_file(filesystem, path).decode().splitlines(), 1):
         name, equals, value = line.partition("=")
         if line.strip() and not line.lstrip().startswith("#"):
             if not equals:

@@ -10,7 +10,7 @@ The owner cuts the index to that when it opens (`index_service.leader`); until t
 it would cut, since offsets that were lost are given again. The log is looked at once a batch is met that it
 was not known to hold.
 
-Depends on errors, fileparts, lifecycle and logfile.
+Depends on errors, fileparts, lifecycle, logfile and whole_file.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tierdex.lifecycle.paths import GONE_NOTE, PUBLISHED_NOTE, DataPaths, parse_
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.scan import BatchScan
+from tierdex.whole_file import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,6 +106,6 @@ class LedLog:
 
     def _read(self, path: Path) -> str:
         """Return a note as text, in which uuids stand as hex digits."""
-        with suppress(FileNotFoundError), closing(self._filesystem.open(path)) as file:
-            return file.read_at(0, file.size()).decode("latin-1")
+        with suppress(FileNotFoundError):
+            return read_file(self._filesystem, path).decode("latin-1")
         return ""

@@ -96,9 +96,12 @@ def open_local(
         return _unsealed_handle(node, number, path, ChainedFile.recover(filesystem, path, holds))
     if state is FileState.SEALED:
         file = ChainedFile.open_sealed(filesystem, path)
-        return _fixed_handle(
-            node, state, number, path, file, file.created_ms, filesystem.modified_ms(path)
-        )
+        try:
+            sealed_at_ms = filesystem.modified_ms(path)  # its writer may have moved it by now
+            return _fixed_handle(node, state, number, path, file, file.created_ms, sealed_at_ms)
+        except BaseException:
+            file.close()
+            raise
     assert state is FileState.COMPACTED, state
     return compacted_handle(node, number, path, CompactedFile.open_local(filesystem, path))
 
