@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 # Three on two cores: a third of their time they wait for servers, disks and each other.
 TEST_PROCESSES ?= 3
 STAMPS := $(VENV)/stamps
+# Where it is set, each of the hundreds of processes that tests start compiles the package once more.
+unexport PYTHONDONTWRITEBYTECODE
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
@@ -63,6 +65,7 @@ lint-and-kernels: $(STAMPS)/test
 	@$(MAKE) --no-print-directory -j2 lint kernels
 
 kernels: $(STAMPS)/test
+	$(BIN)/python -m compileall -q tierdex tests tools
 	$(BIN)/python -m tools.compile_kernels
 
 test: lint-and-kernels ## lint, then every test, by three processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/http: only those)
