@@ -31,11 +31,11 @@ HEAVY = (
 )
 
 PUBLIC_NAMES = [
-    "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain",
-    "FileInfo", "ForgetReceipt", "FoundMessages", "Histogram", "Index", "Journey", "Keys", "LogFileInfo",
-    "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
-    "QueueReader", "ReadAnswer", "Receipt", "Settings", "ShownMessage", "Time", "TimerHour",
-    "TopicInfo", "Unasked", "__version__", "errors", "follow",
+    "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
+    "ForgetReceipt", "FoundMessages", "Histogram", "Index", "Journey", "Keys", "KnownTopics",
+    "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError",
+    "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt", "Settings",
+    "ShownMessage", "Time", "TimerHour", "TopicInfo", "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
@@ -48,10 +48,11 @@ ERRORS = [
     "UnavailableError", "UnsupportedFormatError",
 ]  # fmt: skip
 INDEX_VERBS = [
-    "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget", "forgettings",
-    "health", "histogram", "nodes", "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow",
-    "query_batch_local", "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
-    "store_requests", "topic_infos", "topics", "unpublished", "verify_file", "watermark",
+    "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget",
+    "forgettings", "health", "histogram", "known_topics", "nodes", "open", "put", "put_batch", "query",
+    "query_batch", "query_batch_arrow", "query_batch_local", "query_local", "refresh", "resources",
+    "resume_forgetting", "roll", "run_compaction", "store_requests", "topic_infos", "topics",
+    "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.index import Index
     from tierdex.index_service.journey import Journey
+    from tierdex.index_service.known_topics import KnownTopics
     from tierdex.index_service.receipt import Receipt
     from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.answer import (
@@ -52,6 +53,7 @@ __all__ = [
     "Index",
     "Journey",
     "Keys",
+    "KnownTopics",
     "LogFileInfo",
     "Message",
     "MessageLog",
@@ -84,6 +86,7 @@ _HOMES = {
     "tierdex.index_service.index": ("Index",),
     "tierdex.index_service.histogram": ("Histogram",),
     "tierdex.index_service.journey": ("Journey",),
+    "tierdex.index_service.known_topics": ("KnownTopics",),
     "tierdex.index_service.receipt": ("Receipt",),
     "tierdex.index_service.shown_message": ("ShownMessage",),
     "tierdex.log_service.answer": (

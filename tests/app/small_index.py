@@ -14,6 +14,7 @@ import numpy as np
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.file_info import NodeInfo, TopicInfo
+from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.query.time_counts import in_buckets
 from tierdex.index_service.readers.page_cache import CacheUse
 from tierdex.index_service.receipt import Receipt
@@ -184,6 +185,9 @@ class SmallIndex:
     def topics(self):
         self._maybe_fail()
         return sorted({entry.topic for _, _, entry in self.items})
+
+    def known_topics(self):
+        return KnownTopics(self.topics(), 1_700_000_000_000, ())
 
     def topic_infos(self):
         found = {}

@@ -7,6 +7,7 @@ import pytest
 
 from tests.app.conftest import Caller, assert_problem
 from tests.app.test_shown_messages import PATIENT, OneBody
+from tierdex import Index
 from tierdex.app.rights import Scope
 from tierdex.client.answers import read_journey
 from tierdex.errors import InvalidRequestError
@@ -45,8 +46,8 @@ def test_topics_are_asked_with_one_batch(shop):
     batches = []
 
     class Counting:
-        def topics(self):
-            return shop.topics()
+        def known_topics(self):
+            return shop.known_topics()
 
         def query_batch(self, lookups, **how):
             batches.append(len(lookups))
@@ -54,6 +55,15 @@ def test_topics_are_asked_with_one_batch(shop):
 
     find_journey(Counting(), "ORDER-1")
     assert batches == [3]
+
+
+def test_a_put_that_returned_is_in_a_journey_as_in_a_query(tmp_path):
+    with Index.open(tmp_path / "own", put_buffer_delay=60.0, background=False) as index:
+        put(index, "orders", DAY)
+        index.put(
+            topic="new", key="K", queue_id=0, offset=1, size=1, timestamp=DAY, durability="received"
+        )
+        assert [entry.topic for entry in find_journey(index, "K").entries] == ["new"]
 
 
 def test_topic_with_more_entries_is_named(shop):

@@ -145,6 +145,9 @@ def test_operation_has_the_verbs_of_the_index(client):
     client.put(**{**ENTRY, "topic": "operation"}, keys=["k"])
     assert "operation" in client.topics()
     assert [info.topic for info in client.topic_infos()] == client.topics()
+    known = client.known_topics()
+    assert (known.names, known.unasked) == (client.topics(), ())
+    assert known.as_of >= client.query("operation", key="k").entries[0].timestamp
     assert client.watermark("operation", 0)["os"] is not None
     assert client.flush("disk") == "disk"
     assert client.roll()

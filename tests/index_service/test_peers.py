@@ -18,6 +18,7 @@ from tests.servers.tierdex_server import running_tierdex
 from tierdex import Client, Index
 from tierdex.clock import SystemClock
 from tierdex.errors import IncompleteAnswerError
+from tierdex.index_service.journey import find_journey
 from tierdex.index_service.peers.messages import Owner, Question, encode_question
 from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.requests.lookups import Lookups
@@ -106,6 +107,18 @@ def test_batches_and_tables_find_them_too(reader):
     table = reader.query_batch_arrow(pa.Table.from_pylist(lookups))
     assert table.column("offset").to_pylist() == [7, 107]
     assert b"unasked" not in table.schema.metadata
+
+
+def test_journey_is_no_newer_than_its_list_of_topics_whoever_answers(tmp_path):
+    with serving(tmp_path, "a") as server, Client(server.url) as client:
+        put(client, "A", 1)
+        with Index.open(store=str(tmp_path / "store"), **READER) as reader:
+            assert offsets(reader.query("orders", key="A")) == [1]  # who names the topic finds it
+            before_ms = SystemClock().now_ms()
+            journey = find_journey(reader, "A")
+            assert journey.entries == []
+            assert journey.as_of < before_ms
+        assert client.journey("A").entries[0].offset == 1  # its owner knows it
 
 
 def test_questions_belong_to_the_trace_of_the_query(reader, fleet):

@@ -61,6 +61,28 @@ def test_mounted_log_answers_as_its_owner_does(world):
     world.look(mounted)
 
 
+def test_not_found_in_a_mounted_log_says_until_when_that_is_all(world):
+    log = world.open()
+    fill(world, log, 12)
+    publish(log)
+    world.advance(log, 60_000)
+    world.append(log, QUEUES[0], b"later", ["new"], "id-new")
+    (own,) = log.get("a", key="new")
+    assert own.body == b"later"
+    world.advance(log, 60_000)
+    log.run_compaction()  # a record that tells that it holds more
+    found = mount(world).get("a", key="new")
+    assert (found.messages, found.complete) == ((), True)
+    ((node, standing, through),) = found.unasked
+    assert (node, standing) == ("n", "live")
+    assert 0 < found.as_of == through
+    publish(log)
+    later = mount(world).get("a", key="new")
+    assert [message.body for message in later] == [b"later"]
+    assert later.as_of > found.as_of
+    assert later.unasked == ()
+
+
 def test_mounting_reads_manifests_once_and_asks_no_file(world):
     log = world.open()
     for _ in range(6):

@@ -26,6 +26,7 @@ from tierdex.index_service.answer import (
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
 from tierdex.index_service.histogram import Histogram
 from tierdex.index_service.journey import Journey
+from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
 from tierdex.log_service.answer import MissingMessages
@@ -86,6 +87,11 @@ def read_topic_infos(body: bytes) -> list[TopicInfo]:
     return [TopicInfo(**document) for document in read_json(body)["details"]]
 
 
+def read_known_topics(body: bytes) -> KnownTopics:
+    document = read_json(body)
+    return KnownTopics(document["topics"], document["as_of"], read_unasked(document))
+
+
 def read_receipt(body: bytes) -> Receipt:
     document = read_json(body)
     given: dict[str, Any] = {
@@ -135,11 +141,16 @@ def answer_of(document: dict[str, Any]) -> Answer:
         missing=[Missing(item["file"], item["reason"]) for item in document["missing"]],
         next_cursor=document["next_cursor"],
         as_of=document["as_of"],
-        unasked=tuple(
-            Unasked(**{name: item[name] for name in Unasked._fields})
-            for item in document.get("unasked", ())  # a service of before does not say it
-        ),
+        unasked=read_unasked(document),
         explain=None if explain is None else _explain(explain),
+    )
+
+
+def read_unasked(document: dict[str, Any]) -> tuple[Unasked, ...]:
+    """Return the nodes that an answer names as not asked; a service of before names none."""
+    return tuple(
+        Unasked(**{name: item[name] for name in Unasked._fields})
+        for item in document.get("unasked", ())
     )
 
 

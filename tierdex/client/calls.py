@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.journey import Journey
+    from tierdex.index_service.known_topics import KnownTopics
     from tierdex.index_service.receipt import Receipt
     from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, OnError
@@ -200,6 +201,11 @@ def query_batch_arrow(
 def topics() -> Call[list[str]]:
     """Return the topics that have entries, sorted."""
     return Call("GET", "/v1/topics", lambda body: list(answers.read_json(body)["topics"]))
+
+
+def known_topics() -> Call[KnownTopics]:
+    """Return the topics that have entries, until when these are all, and who may hold others."""
+    return Call("GET", "/v1/topics", answers.read_known_topics, query_string(as_of=True))
 
 
 def watermark(topic: str, queue_id: int, *, node: str | None = None) -> Call[dict[str, int | None]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tierdex.client.answers import read_explain, read_json, read_missing
+from tierdex.client.answers import read_explain, read_json, read_missing, read_unasked
 from tierdex.client.arrow import arrow_body, load_arrow, message_columns, read_table
 from tierdex.client.call import ARROW_STREAM, Call, Pause, json_body, query_string
 from tierdex.errors import InvalidRequestError, UnavailableError
@@ -211,8 +211,9 @@ def read_found(body: bytes) -> FoundMessages:
     )  # fmt: skip
     expired = tuple(ExpiredMessage(**row) for row in document.get("expired", ()))
     return FoundMessages(
-        messages, read_missing(document), document["next_cursor"], expired, read_explain(document)
-    )
+        messages, read_missing(document), document["next_cursor"], expired, read_explain(document),
+        document.get("as_of", 0), read_unasked(document),
+    )  # fmt: skip
 
 
 def timers() -> Call[list[TimerHour]]:

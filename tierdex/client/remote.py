@@ -149,6 +149,7 @@ class _IndexVerbs:
     query_batch = Verb(calls.query_batch)
     query_batch_arrow = Verb(calls.query_batch_arrow)
     topics = Verb(calls.topics)
+    known_topics = Verb(calls.known_topics)
     topic_infos = Verb(calls.topic_infos)
     watermark = Verb(calls.watermark)
     files = Verb(calls.files)

@@ -23,7 +23,6 @@ from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.answers import answer_query
-from tierdex.index_service.query_guard import QueryGuard
 from tierdex.index_service.requests.entry_rules import (
     check_integer,
     check_location,
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.components import Components
     from tierdex.index_service.histogram import Histogram
-    from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.requests.query import QueryRequest
     from tierdex.indexfile.schema import Schema
@@ -66,13 +64,9 @@ class Index(OperatedIndex):
     def __init__(self, components: Components) -> None:
         super().__init__(components)
         self._settings = components.settings
-        self._writer: Writer | None = (
-            None if components.writing is None else components.writing.writer
-        )
         self._checker = components.checker
         self._queries = components.queries
         self._from_memory = components.local_queries.run
-        self._guard = QueryGuard(components, self._writer)
         self._age = AnswerAge(components.settings, components.read_view)
         self._fresh_within = components.settings.fresh_within
         self._has_id_time = components.settings.id_time != OFF or bool(

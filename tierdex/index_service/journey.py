@@ -4,6 +4,9 @@
 
     topics --> one batch of lookups, one a topic --> entries, oldest first, with the time between them
 
+An owner tells the entries that it has not published when it is asked for a key, not their topics. So the
+answer is no newer than the list of topics, whoever answered: a topic that nobody else knew was not asked.
+
 Depends on answer and errors.
 """
 
@@ -16,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tierdex.index_service.answer import Answer, Entry, LostOffsets, Missing, Unasked
+    from tierdex.index_service.known_topics import KnownTopics
     from tierdex.value_rules import OnError
 
 MAX_COUNT: Final = 16  # entries of a topic
@@ -83,19 +85,19 @@ def find_journey(
     end: int | None = None,
     max_count: int | None = None,
     on_error: OnError = "partial",
-    topics: Sequence[str] | None = None,
+    topics: KnownTopics | None = None,
 ) -> Journey:
     """Return a key's journey over all topics of an index; `max_count` newest entries of each (None: 16).
 
     `topics` restricts it to some. Raises what `query_batch` raises.
     """
     restricted = topics is not None
-    if topics is None:
-        topics = index.topics()
+    known: KnownTopics = index.known_topics() if topics is None else topics
+    names = known.names
     most = MAX_COUNT if max_count is None else max_count
     asked = {"key": key, "begin": begin, "end": end, "max_count": most}
     # Without topics the key is checked all the same.
-    lookups = [{"topic": topic, **asked} for topic in topics or ("none",)]
+    lookups = [{"topic": topic, **asked} for topic in names or ("none",)]
     answers: list[Answer] = []
     for first in range(0, len(lookups), _LOOKUPS_AT_ONCE):
         part = lookups[first : first + _LOOKUPS_AT_ONCE]
@@ -104,19 +106,28 @@ def find_journey(
         except InvalidRequestError as error:  # the caller knows no lookups
             field = (error.field or "key").rpartition(".")[2]
             raise InvalidRequestError(error.detail, field=field) from None
-    entries = [entry for answer in answers for entry in answer.entries] if topics else []
+    entries = [entry for answer in answers for entry in answer.entries] if names else []
     entries.sort(key=_place)
     return Journey(
         key,
         entries,
-        topics=len(topics),
-        more=[topic for topic, answer in zip(topics, answers, strict=False) if answer.next_cursor],
+        topics=len(names),
+        more=[topic for topic, answer in zip(names, answers, strict=False) if answer.next_cursor],
         complete=all(answer.complete for answer in answers),
         missing=list(dict.fromkeys(each for answer in answers for each in answer.missing)),
-        as_of=min(answer.as_of for answer in answers),
-        unasked=tuple(dict.fromkeys(each for answer in answers for each in answer.unasked)),
+        as_of=min(known.as_of, *(answer.as_of for answer in answers)),
+        unasked=_all_unasked(known.unasked, *(answer.unasked for answer in answers)),
         restricted=restricted,
     )
+
+
+def _all_unasked(*parts: tuple[Unasked, ...]) -> tuple[Unasked, ...]:
+    """Return the nodes that any part names, each once, as it was first told."""
+    nodes: dict[str, Unasked] = {}
+    for part in parts:
+        for each in part:
+            nodes.setdefault(each.node, each)
+    return tuple(nodes.values())
 
 
 def _place(entry: Entry) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import ReadOnlyError
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
-from tierdex.index_service.query_guard import refuse_closed
+from tierdex.index_service.query_guard import QueryGuard, refuse_closed
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
 from tierdex.times import to_ms
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+    from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.known_topics import KnownTopics
     from tierdex.index_service.receipt import Receipt
     from tierdex.times import Time
 
@@ -30,6 +32,9 @@ class OperatedIndex:
 
     def __init__(self, components: Components) -> None:
         self._components = components
+        writing = components.writing
+        self._writer: Writer | None = None if writing is None else writing.writer
+        self._guard = QueryGuard(components, self._writer)
 
     @with_disk_errors
     def roll(self) -> bool:
@@ -145,21 +150,23 @@ class OperatedIndex:
         self._refuse_closed()
         return self._components.catalogue.verify(file_id)
 
-    @with_disk_errors
     def topics(self) -> list[str]:
-        """Return the topics that any file of this view holds, sorted."""
-        self._refuse_closed()
-        return self._components.catalogue.topics()
+        """Return the topics of this view, sorted, with those of every put that returned."""
+        return self.known_topics().names
 
-    @with_disk_errors
+    def known_topics(self) -> KnownTopics:
+        """Return the same, and until when these are all, and which nodes may hold others."""
+        with self._guard:
+            return self._components.catalogue.known_topics()
+
     def topic_infos(self) -> list[TopicInfo]:
-        """Return the topics of this view, sorted, with the number of their items and their times.
+        """Return the same topics with the number of their items and their times.
 
         Published files tell them by two small requests each, once; a call sends them to at most 32 files,
         the newest that are not known yet, and says of the others what it cannot count (`uncounted`).
         """
-        self._refuse_closed()
-        return self._components.catalogue.topic_infos()
+        with self._guard:
+            return self._components.catalogue.topic_infos()
 
     def health(self) -> list[NotReady]:
         """Return the reasons why this index is not ready for use; empty when it is. Raises nothing.

@@ -1,7 +1,7 @@
 """The classes of answers: messages of a queue, the receipt of a batch, files as operators see them.
 
-Clients have them too: nothing heavy is loaded before a table is asked for. Depends on logfile and
-read_policy.
+Clients have them too: nothing heavy is loaded before a table is asked for. Depends on
+index_service, logfile and read_policy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from tierdex.index_service.answer import Unasked
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.levels import Level
     from tierdex.logfile.messages import MessageBatch
@@ -148,6 +149,9 @@ class FoundMessages:
     When `complete` is false, `missing` names what could not be read, or is not indexed yet: the messages
     may be there. `next_cursor` asks for more, None when there are no more. `expired` are messages under the
     key's hash that are gone from the log by their age: the answer is complete without them.
+
+    What the log acknowledged before `as_of` (int64 ms, the store's time; 0: not known) was looked at. Its
+    owner is in `unasked` when it holds more, for all that is known, and this is another process.
     """
 
     messages: tuple[Message, ...]
@@ -155,6 +159,8 @@ class FoundMessages:
     next_cursor: str | None = None
     expired: tuple[ExpiredMessage, ...] = ()
     explain: ReadExplain = field(default_factory=ReadExplain)  # of the messages, not of the index
+    as_of: int = 0
+    unasked: tuple[Unasked, ...] = ()
 
     @property
     def complete(self) -> bool:

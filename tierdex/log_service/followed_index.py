@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.open_view import View
     from tierdex.index_service.view.manifest_follower import Shelf
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle
@@ -89,6 +90,11 @@ class FollowedIndex:
                 return MissingMessages("index", f"messages are not indexed yet: {error}")
             self._tail = self._behind(known)
         return None
+
+    @property
+    def ages(self) -> NodeAges:
+        """What is known of the log's node now."""
+        return self._components.read_view.ages.of_node(self.node)
 
     def unindexed(self, lookup: Lookup) -> list[QueuePosition]:
         """Return where messages lie that the index may not have, newest first, by their key's hash."""

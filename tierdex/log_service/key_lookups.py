@@ -48,6 +48,7 @@ def find_messages(
     """
     lag = log_index.lag()
     index = log_index.index
+    ages = log_index.ages  # before the files: the answer must not promise more than they hold
     missing = [] if lag is None else [lag]
     missing += reads.quarantined()
     found: list[Message] = []
@@ -81,7 +82,15 @@ def find_messages(
         cursor = answer.next_cursor
         if cursor is None or len(found) >= lookup.max_count:
             messages = (*newest, *found)
-            return FoundMessages(messages, _distinct(missing), cursor, tuple(expired), explain)
+            return FoundMessages(
+                messages,
+                _distinct(missing),
+                cursor,
+                tuple(expired),
+                explain,
+                ages.as_of(),
+                ages.unasked(),
+            )
 
 
 def _place(entry: Entry) -> QueuePosition:

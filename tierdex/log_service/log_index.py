@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.open_view import View
     from tierdex.index_service.view.manifest_follower import ManifestFollower, Shelf
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
@@ -146,6 +147,11 @@ class LogIndex:
             return MissingMessages("index", f"messages are not indexed yet: {error}")
         return None
 
+    @property
+    def ages(self) -> NodeAges:
+        """What is known of the log's node now: it is ours, as of the last reading of its manifest."""
+        return self._read_view.ages.of_node(self.node)
+
     def unindexed(self, lookup: Lookup) -> list[QueuePosition]:
         """Return where messages lie that the index has not got: nowhere, it was brought up to date."""
         return []
@@ -181,6 +187,7 @@ class LogIndex:
         assert components.writing is not None
         self._index = Index(components)
         self._index_table, self._threads = components.table, components.threads
+        self._read_view = components.read_view
         self.forgetter = components.forgetter
         try:
             self._dispatcher = self._dispatch(components)

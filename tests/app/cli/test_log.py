@@ -104,6 +104,49 @@ def test_messages_of_a_key_are_found(run, append):
     assert "no message log" in run("log", "get", "-i", "x", "--data", "nowhere", code=1).stderr
 
 
+def test_not_found_says_until_when_that_is_all_and_who_was_not_asked(run, tmp_path):
+    bucket = str(tmp_path / "bucket")
+    with MessageLog.open(
+        tmp_path / "elsewhere", store=bucket, node="n", journal_bytes=16 << 20, background=False
+    ) as log:
+        log.append(topic="orders", queue_id=1, body=b"first", key="K")
+        for rolled in (log, log.index):
+            rolled.roll()
+            log.run_compaction()
+        log.append(topic="orders", queue_id=1, body=b"later", key="new")
+    absent = run("log", "get", "-t", "orders", "-k", "new", "--store", bucket, code=3).stderr
+    assert "not found" in absent
+    assert "everything acknowledged before" in absent
+    assert "not asked: node n (closed)" in absent
+    asked = ("log", "get", "-t", "orders", "-k", "new", "--store", bucket, "-o", "json")
+    told = orjson.loads(run(*asked, code=3).stdout)
+    assert [(each["node"], told["as_of"]) for each in told["unasked"]] == [
+        ("n", told["unasked"][0]["published_through"])
+    ]
+
+
+def test_a_damaged_message_of_a_key_is_named_and_ends_with_4(run, tmp_path):
+    bucket = tmp_path / "bucket"
+    with MessageLog.open(
+        tmp_path / "elsewhere",
+        store=str(bucket),
+        node="n",
+        journal_bytes=16 << 20,
+        background=False,
+    ) as log:
+        log.append(topic="orders", queue_id=1, body=b"x" * 9000, key="K")
+        for rolled in (log, log.index):
+            rolled.roll()
+            log.run_compaction()
+    path = max((bucket / "nodes/n/files").iterdir(), key=lambda each: each.stat().st_size)
+    damaged = bytearray(path.read_bytes())
+    damaged[4096 + 50] ^= 1  # of its only page
+    path.write_bytes(damaged)
+    told = run("log", "get", "-t", "orders", "-k", "K", "--store", str(bucket), code=4).stderr
+    assert "nothing in what could be asked" in told
+    assert "incomplete: " in told
+
+
 def test_append_at_remote_is_published_to_the_store_that_was_named(run, append, tmp_path):
     store = ("--store", str(tmp_path / "bucket"))
     append(*QUEUE, "x", "--durability", "remote", *store)

@@ -27,6 +27,7 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import printable, write_fields, write_rows
+from tierdex.app.cli.telling import tell_age
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.log_service.read_policy import ReadPolicy
 from tierdex.times import format_time, parse_time
@@ -318,12 +319,15 @@ def get(
         say(f"there may be more: --cursor {found.next_cursor}")
     for name, queue_id, offset in found.expired:
         say(f"gone from the log by its age: {name} queue {queue_id} offset {offset}")
-    for file, reason, _ in found.missing:
+    if not len(found):
+        say("nothing in what could be asked" if found.missing else "not found")
+    if found.missing or not len(found):
+        tell_age(found)
+    for file, reason, *_ in found.missing:
         say(f"incomplete: {file}: {reason}")
     if found.missing:
         raise typer.Exit(Exit.INCOMPLETE)
     if not len(found):
-        say("not found")
         raise typer.Exit(Exit.NOT_FOUND)
 
 

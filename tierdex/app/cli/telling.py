@@ -1,6 +1,6 @@
 """What a command says of an answer beside its rows: messages as text, how complete and how old it is.
 
-Depends on times, index_service and the other modules of this folder.
+Depends on times, index_service, log_service and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tierdex.times import format_time
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer, Entry
     from tierdex.index_service.journey import Journey
+    from tierdex.log_service.answer import FoundMessages
 
 
 def tell_standing(answer: Answer | Journey) -> None:
@@ -25,7 +26,7 @@ def tell_standing(answer: Answer | Journey) -> None:
             f"were indexed (seen {format_time(noticed)})"
         )
     if not (answer.complete and answer.entries):
-        _tell_age(answer)
+        tell_age(answer)
     if not answer.complete:
         for file, reason in answer.missing:
             say(f"incomplete: {file} could not be asked: {reason}")
@@ -34,7 +35,7 @@ def tell_standing(answer: Answer | Journey) -> None:
         raise typer.Exit(Exit.NOT_FOUND)
 
 
-def _tell_age(answer: Answer | Journey) -> None:
+def tell_age(answer: Answer | Journey | FoundMessages) -> None:
     """Say how old the answer is: what "not found" means, and for which nodes it means less."""
     say(f"everything acknowledged before {format_time(answer.as_of)} was looked at")
     for node, standing, through in answer.unasked:

@@ -26,6 +26,7 @@ from tierdex.app.http.models import (
     ResumeOrder,
     Time,
     Topic,
+    Unasked,
     has,
     must,
 )
@@ -179,7 +180,8 @@ class MessagesFound(BaseModel):
     """The messages of a key or message ID, newest first.
 
     Not `complete`: `missing` names what could not be read, or is not indexed yet. `expired`: messages under
-    the key's hash that are gone from the log by their age.
+    the key's hash that are gone from the log by their age. What the log acknowledged before `as_of` was
+    looked at; `unasked` is its owner, when that holds more and is not this service.
     """
 
     messages: list[Message]
@@ -188,6 +190,8 @@ class MessagesFound(BaseModel):
     next_cursor: str | None
     expired: list[ExpiredMessage]
     explain: ReadExplain
+    as_of: Int64
+    unasked: list[Unasked]
 
 
 class LogQueue(BaseModel):

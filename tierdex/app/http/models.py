@@ -355,12 +355,16 @@ class TopicInfo(BaseModel):
 class Topics(BaseModel):
     """The topics that have entries, sorted. `details`, where asked for: of those and the message log's.
 
-    `restricted`: those of the topics that the caller may read, which are not all topics.
+    `restricted`: those of the topics that the caller may read, which are not all topics. Where `as_of` is
+    asked for: a topic of an entry acknowledged anywhere before it is among them; of later ones the nodes
+    in `unasked` may hold entries that they have not published.
     """
 
     topics: list[str]
     restricted: bool
     details: list[TopicInfo] | None = None
+    as_of: Int64 | None = None
+    unasked: list[Unasked] | None = None
 
 
 class Watermark(BaseModel):
@@ -461,7 +465,7 @@ class NameToForget(TypedDict, total=False):
     message_id: Key | None
 
 
-Seconds = Annotated[float, Field(ge=0, le=60)]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=60)]
 
 
 class ForgetOrder(Given):

@@ -274,6 +274,9 @@ class TopicsQuery(BaseModel):
     details: Annotated[bool, BeforeValidator(_truth)] = Field(
         False, description="tell counts and times, too; may send the store a few requests"
     )
+    as_of: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="tell until when these are all topics, and which nodes may hold others"
+    )
 
 
 class WatermarkQuery(BaseModel):

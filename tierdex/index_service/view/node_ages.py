@@ -15,7 +15,7 @@ Immutable. Depends on answer and lifecycle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from tierdex.index_service.answer import Missing, Unasked
@@ -58,6 +58,12 @@ class NodeAges:
         of programs that never said how far they have published are left out: see `unasked`.
         """
         return min(self._times(answered), default=self.taken_ms)
+
+    def of_node(self, node: str) -> NodeAges:
+        """Return what is known of one node, for an answer that is about its entries alone."""
+        known_ms = {node: self.known_ms.get(node, UNREAD)}
+        standings = {node: self.standings[node]} if node in self.standings else {}
+        return replace(self, listed_ms=None, known_ms=known_ms, standings=standings)
 
     def _times(self, answered: Set[str]) -> Iterator[int]:
         if self.listed_ms is not None:

@@ -40,6 +40,8 @@ def found_document(found: FoundMessages, encoding: str) -> dict[str, Any]:
         "next_cursor": found.next_cursor,
         "expired": [place._asdict() for place in found.expired],
         "explain": asdict(found.explain),
+        "as_of": found.as_of,
+        "unasked": [unasked._asdict() for unasked in found.unasked],
     }
 
 

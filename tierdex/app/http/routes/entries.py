@@ -194,9 +194,10 @@ def _journey(record: RequestRecord, asked: dict[str, Any]) -> FoundJourney:
     if not record.is_limited(Scope.READ):
         record.need(Scope.READ, (None,))
         return find_journey(index, **asked)
-    topics = [topic for topic in index.topics() if record.may(Scope.READ, topic)]
-    record.need(Scope.READ, topics)
-    return find_journey(index, **asked, topics=topics)
+    known = index.known_topics()
+    readable = [topic for topic in known.names if record.may(Scope.READ, topic)]
+    record.need(Scope.READ, readable)
+    return find_journey(index, **asked, topics=known._replace(names=readable))
 
 
 @router.post(
@@ -252,7 +253,7 @@ def _rows(
     summary="Look many keys up",
     response_model=Answers,
     dependencies=[require(Scope.READ, LookupsQuery, in_route=True)],
-    responses={200: {"content": _ARROW_ANSWERS}, **refusals(408, 413, 415)},
+    responses={200: {"content": _ARROW_ANSWERS}, **refusals(404, 408, 413, 415)},
     openapi_extra=request_body(Lookups, {ARROW_STREAM: _ARROW_SCHEMA}),
 )
 async def look_many_up(request: Request, query: Annotated[LookupsQuery, Query()]) -> Response:
@@ -413,23 +414,22 @@ async def get_unpublished(request: Request) -> Response:
 async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -> Response:
     """List the topics that have entries, those that the caller may read; with `details` counts and times."""
     service, record = service_of(request), record_of(request)
+    known = await service.in_thread(lambda: service.index_to_query.known_topics())
+    shown: dict[str, Any] = {"restricted": record.is_limited(Scope.READ)}
+    if query.as_of:
+        shown |= {"as_of": known.as_of, "unasked": [node._asdict() for node in known.unasked]}
     if query.details:
-        found = await service.in_thread(_described_topics, service, slow=True)
-    else:
-        topics = await service.in_thread(lambda: service.index_to_query.topics())
-        found = {"topics": sorted(topics)}
-    shown = {"topics": [topic for topic in found["topics"] if record.may(Scope.READ, topic)]}
-    if query.details:
-        shown["details"] = [row for row in found["details"] if record.may(Scope.READ, row["topic"])]
-    return tagged_response(request, {**shown, "restricted": record.is_limited(Scope.READ)})
+        infos = await service.in_thread(_described_topics, service, slow=True)
+        shown["details"] = [info._asdict() for info in infos if record.may(Scope.READ, info.topic)]
+    shown["topics"] = [topic for topic in known.names if record.may(Scope.READ, topic)]
+    return tagged_response(request, shown)
 
 
-def _described_topics(service: Service) -> dict[str, Any]:
+def _described_topics(service: Service) -> list[TopicInfo]:
     infos = service.index_to_query.topic_infos()
-    names = [info.topic for info in infos]
-    of_log = [] if service.log is None else service.log.topics()
-    infos += [TopicInfo(topic) for topic in set(of_log).difference(names)]
-    return {"topics": names, "details": [info._asdict() for info in sorted(infos)]}
+    of_log = set() if service.log is None else set(service.log.topics())
+    infos += map(TopicInfo, of_log.difference(info.topic for info in infos))
+    return sorted(infos)
 
 
 @router.get(

@@ -1,0 +1,23 @@
+"""`KnownTopics`: the topics of a view, and until when these are all.
+
+Depends on answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tierdex.index_service.answer import Unasked
+
+
+class KnownTopics(NamedTuple):
+    """The topics that any file of a view holds, sorted.
+
+    A topic of which an entry was acknowledged anywhere before `as_of` (int64 ms) is among them; of later
+    ones the nodes in `unasked` may hold entries that they have not published.
+    """
+
+    names: list[str]
+    as_of: int
+    unasked: tuple[Unasked, ...]
