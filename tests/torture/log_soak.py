@@ -25,6 +25,7 @@ from tests.patience import PATIENCE_S
 from tests.torture.simulation import CHANCES
 from tests.torture.soak import Usage, assert_flat
 from tierdex import MessageLog
+from tierdex.app.c_memory import keep_few_arenas
 from tierdex.clock import SystemClock
 from tierdex.errors import (
     ClosedError,
@@ -467,6 +468,7 @@ def soak(
     tell=lambda line: None,
 ):
     """Run rounds until the time is over; return the life. Raises AssertionError when something grew."""
+    keep_few_arenas()  # as `tierdex serve` does
     life = LogSoak(folder, seed, grace_time)
     began = time.monotonic()
     try:

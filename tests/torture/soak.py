@@ -17,7 +17,7 @@ from tests.stateful.world import UNWELL
 from tests.torture.flaky_disk import FlakyDisk
 from tests.torture.simulation import CHANCES
 from tierdex import Index
-from tierdex.app.http.body_limits import return_memory
+from tierdex.app.c_memory import return_memory
 from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem

@@ -1,6 +1,6 @@
 """`tierdex follow SOURCE`: indexes a log that others keep, as it grows.
 
-Depends on following, filesystem and the other modules of this folder.
+Depends on app.c_memory, following, filesystem and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierdex.app.c_memory import keep_few_arenas
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.follow_display import follow_display
@@ -104,6 +105,7 @@ def follow(
     """Index a log that others keep, from where the index is, until a signal or with --once to the end."""
     from tierdex.following.follow import follow as follow_source
 
+    keep_few_arenas()
     said = _source_options(source_option, source_config)
     target, settings = Target(data, store), parse_settings(setting)
     if keep and (take_over or accept_rollback):

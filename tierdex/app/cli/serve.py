@@ -1,7 +1,7 @@
 """`tierdex serve`: the HTTP service.
 
-Depends on app.http, app.load, compilation, show, index_service, log_service, resolving and the other modules
-of this folder.
+Depends on app.c_memory, app.http, app.load, compilation, show, index_service, log_service, resolving and the
+other modules of this folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from tierdex.app.c_memory import keep_few_arenas
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import KeysPath, open_key_file
@@ -188,6 +189,7 @@ def run(
         raise _without_server_extra(error) from error
     from tierdex.settings import load_settings
 
+    keep_few_arenas()
     check_exposure(server, keys)  # before the folder is locked and recovered
     check_certificate(server)
     if exposure := keys.exposure():

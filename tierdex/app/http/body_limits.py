@@ -8,15 +8,15 @@ A body arrives in pieces, and the C library keeps freed pieces while a small obj
 them. So each time that enough bodies have ended, the allocator is told to return memory to the
 system.
 
-Depends on problems, service and codecs.
+Depends on c_memory, problems, service and codecs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 from typing import TYPE_CHECKING
 
+from tierdex.app.c_memory import return_memory
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM
 from tierdex.app.http.problems import HttpRefusalError
 from tierdex.app.http.service import header_of
@@ -34,13 +34,6 @@ _JSON_WEIGHT = 8
 # A share of the budget: memory is returned after so many bytes of ended bodies. A return takes
 # milliseconds; reading so many bytes takes a hundred times longer.
 _RETURNED_AFTER = 1 / 4
-
-
-def return_memory() -> None:
-    """Return free memory to the system, where the C library can (glibc's malloc_trim)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 class BodyLimits:
