@@ -38,7 +38,7 @@ Programmer errors are AssertionError and IllegalTransitionError. Depends on noth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -153,6 +153,12 @@ class IncompleteAnswerError(UnavailableError):
     ) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.missing = list(missing)
+
+    @classmethod
+    def too_old(cls, missing: Sequence[tuple[str, str]]) -> Self:
+        """Return the error for nodes (and why) that make an answer older than was asked for."""
+        names = ", ".join(f"{name} ({reason})" for name, reason in missing[:3])
+        return cls(f"older than asked for: {names}", missing=missing)
 
 
 class StoreRefusedError(TierdexError):

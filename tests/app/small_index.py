@@ -186,7 +186,7 @@ class SmallIndex:
         self._maybe_fail()
         return sorted({entry.topic for _, _, entry in self.items})
 
-    def known_topics(self):
+    def known_topics(self, *, fresh_within=None):
         return KnownTopics(self.topics(), 1_700_000_000_000, ())
 
     def topic_infos(self):

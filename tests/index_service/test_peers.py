@@ -118,6 +118,14 @@ def test_journey_is_no_newer_than_its_list_of_topics_whoever_answers(tmp_path):
             journey = find_journey(reader, "A")
             assert journey.entries == []
             assert journey.as_of < before_ms
+            while SystemClock().now_ms() < before_ms + 1500:
+                threading.Event().wait(0.1)
+            fresh = find_journey(reader, "A", fresh_within=1)
+            ((name, reason),) = fresh.missing
+            assert (fresh.complete, name) == (False, "node:a")
+            assert "older than asked for" in reason
+            with pytest.raises(IncompleteAnswerError, match="node:a"):
+                find_journey(reader, "A", fresh_within=1, on_error="fail")
         assert client.journey("A").entries[0].offset == 1  # its owner knows it
 
 

@@ -89,7 +89,10 @@ def read_topic_infos(body: bytes) -> list[TopicInfo]:
 
 def read_known_topics(body: bytes) -> KnownTopics:
     document = read_json(body)
-    return KnownTopics(document["topics"], document["as_of"], read_unasked(document))
+    missing = (Missing(item["file"], item["reason"]) for item in document["missing"])
+    return KnownTopics(
+        document["topics"], document["as_of"], read_unasked(document), tuple(missing)
+    )
 
 
 def read_receipt(body: bytes) -> Receipt:

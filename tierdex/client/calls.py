@@ -150,12 +150,14 @@ def journey(
     end: Time | None = None,
     max_count: int | None = None,
     on_error: OnError = "partial",
+    fresh_within: float | None = None,
     message: bool = False,
 ) -> Call[Journey]:
     """Find one key in every topic, oldest entry first; `max_count` newest of each topic (None: 16)."""
     asked = query_string(
-        key=key, begin=begin, end=end, max_count=max_count, on_error=on_error, message=message
-    )
+        key=key, begin=begin, end=end, max_count=max_count, on_error=on_error,
+        fresh_within=fresh_within, message=message,
+    )  # fmt: skip
     return Call("GET", "/v1/journeys", answers.read_journey, asked)
 
 
@@ -203,9 +205,10 @@ def topics() -> Call[list[str]]:
     return Call("GET", "/v1/topics", lambda body: list(answers.read_json(body)["topics"]))
 
 
-def known_topics() -> Call[KnownTopics]:
+def known_topics(*, fresh_within: float | None = None) -> Call[KnownTopics]:
     """Return the topics that have entries, until when these are all, and who may hold others."""
-    return Call("GET", "/v1/topics", answers.read_known_topics, query_string(as_of=True))
+    asked = query_string(as_of=True, fresh_within=fresh_within)
+    return Call("GET", "/v1/topics", answers.read_known_topics, asked)
 
 
 def watermark(topic: str, queue_id: int, *, node: str | None = None) -> Call[dict[str, int | None]]:

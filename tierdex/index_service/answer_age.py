@@ -17,6 +17,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import IncompleteAnswerError, InvalidRequestError
+from tierdex.index_service.view.node_ages import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -75,7 +76,7 @@ class AnswerAge:
         """
         ages = round_.ages or self._read_view.ages
         unasked = ages.unasked(round_.answered)
-        older = self._older(limit, ages, round_.answered, fail=fail)
+        older = self._older_or_fail(limit, ages, round_.answered, fail=fail)
         if not unasked and not older:
             return
         for answer in answers:
@@ -88,7 +89,7 @@ class AnswerAge:
         """Do as `tell` for an Arrow table of answers, in the metadata of its schema; return it."""
         ages = round_.ages or self._read_view.ages
         unasked = ages.unasked(round_.answered)
-        older = self._older(limit, ages, round_.answered, fail=fail)
+        older = self._older_or_fail(limit, ages, round_.answered, fail=fail)
         if not unasked and not older:
             return table
         metadata = dict(table.schema.metadata or {})
@@ -100,17 +101,22 @@ class AnswerAge:
             metadata[MISSING] = _to_json(told)
         return table.replace_schema_metadata(metadata)
 
+    def older(
+        self, limit: float | None, ages: NodeAges, answered: Set[str] = NOBODY
+    ) -> tuple[Missing, ...]:
+        """Return the nodes that make what is as of `ages` older than permitted."""
+        return () if limit is None else tuple(ages.older_than(self._oldest(limit), answered))
+
     def _oldest(self, limit_s: float) -> int:
         """Return the time (ms) that was so many seconds ago."""
         return self._read_view.now_ms() - round(limit_s * 1000)
 
-    def _older(
+    def _older_or_fail(
         self, limit: float | None, ages: NodeAges, answered: Set[str], *, fail: bool
-    ) -> list[Missing]:
-        older = [] if limit is None else ages.older_than(self._oldest(limit), answered)
+    ) -> tuple[Missing, ...]:
+        older = self.older(limit, ages, answered)
         if older and fail:
-            names = ", ".join(f"{name} ({reason})" for name, reason in older[:3])
-            raise IncompleteAnswerError(f"older than {limit:g} s: {names}", missing=older)
+            raise IncompleteAnswerError.too_old(older)
         return older
 
 

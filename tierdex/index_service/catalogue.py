@@ -1,6 +1,6 @@
 """The operator's view: files, topics, one file's soundness, the compactor's state, expiry by hand.
 
-Depends on file_info, known_topics, compactor, readers, view, indexfile and the store.
+Depends on file_info, compactor, readers, view, indexfile and the store.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo, describe_handle
-from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
 from tierdex.index_service.view.topic_names import TopicNames
@@ -89,15 +88,13 @@ class Catalogue:
             return shown  # by a version, or a job, that does not tell it
         return shown._replace(compacted_at=at_ms, compaction_s=took_ms / 1000)
 
-    def known_topics(self) -> KnownTopics:
-        """Return the topics of all files, and until when these are all. Raises what the store raises."""
-        ages = self._read_view.ages  # before the files, which are then as new, or newer
+    def topics(self) -> list[str]:
+        """Return the topics of all files, sorted. Raises what the store raises."""
         with self._table.snapshot() as snapshot:
-            names = self._topic_names.of(snapshot.files)
-        return KnownTopics(names, ages.as_of(), ages.unasked())
+            return self._topic_names.of(snapshot.files)
 
     def topic_infos(self) -> list[TopicInfo]:
-        """Return the topics with counts and times. Raises what the store raises."""
+        """Return the same with counts and times. Raises what the store raises."""
         with self._table.snapshot() as snapshot:
             return topic_totals(snapshot.files, self._topic_names)
 

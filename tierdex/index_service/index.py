@@ -18,7 +18,6 @@ from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.answer import Answer
-from tierdex.index_service.answer_age import AnswerAge
 from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.peers.peer_round import PeerRound
@@ -67,7 +66,6 @@ class Index(OperatedIndex):
         self._checker = components.checker
         self._queries = components.queries
         self._from_memory = components.local_queries.run
-        self._age = AnswerAge(components.settings, components.read_view)
         self._fresh_within = components.settings.fresh_within
         self._has_id_time = components.settings.id_time != OFF or bool(
             components.settings.topic_id_time

@@ -13,18 +13,22 @@ Depends on answer and errors.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import IncompleteAnswerError, InvalidRequestError
+from tierdex.index_service.answer import Missing, Unasked
 
 if TYPE_CHECKING:
-    from tierdex.index_service.answer import Answer, Entry, LostOffsets, Missing, Unasked
+    from collections.abc import Iterable
+
+    from tierdex.index_service.answer import Answer, Entry, LostOffsets
     from tierdex.index_service.known_topics import KnownTopics
     from tierdex.value_rules import OnError
 
 MAX_COUNT: Final = 16  # entries of a topic
 _LOOKUPS_AT_ONCE: Final = 50_000
+_Named = TypeVar("_Named", Missing, Unasked)
 
 
 @dataclass(slots=True)
@@ -85,14 +89,16 @@ def find_journey(
     end: int | None = None,
     max_count: int | None = None,
     on_error: OnError = "partial",
+    fresh_within: float | None = None,
     topics: KnownTopics | None = None,
 ) -> Journey:
     """Return a key's journey over all topics of an index; `max_count` newest entries of each (None: 16).
 
     `topics` restricts it to some. Raises what `query_batch` raises.
     """
-    restricted = topics is not None
-    known: KnownTopics = index.known_topics() if topics is None else topics
+    known: KnownTopics = topics or index.known_topics(fresh_within=fresh_within)
+    if known.missing and on_error == "fail":
+        raise IncompleteAnswerError.too_old(known.missing)
     names = known.names
     most = MAX_COUNT if max_count is None else max_count
     asked = {"key": key, "begin": begin, "end": end, "max_count": most}
@@ -102,7 +108,7 @@ def find_journey(
     for first in range(0, len(lookups), _LOOKUPS_AT_ONCE):
         part = lookups[first : first + _LOOKUPS_AT_ONCE]
         try:
-            answers += index.query_batch(part, on_error=on_error)
+            answers += index.query_batch(part, on_error=on_error, fresh_within=fresh_within)
         except InvalidRequestError as error:  # the caller knows no lookups
             field = (error.field or "key").rpartition(".")[2]
             raise InvalidRequestError(error.detail, field=field) from None
@@ -113,21 +119,20 @@ def find_journey(
         entries,
         topics=len(names),
         more=[topic for topic, answer in zip(names, answers, strict=False) if answer.next_cursor],
-        complete=all(answer.complete for answer in answers),
-        missing=list(dict.fromkeys(each for answer in answers for each in answer.missing)),
+        complete=all(answer.complete for answer in answers) and not known.missing,
+        missing=_each_once(known.missing, *(answer.missing for answer in answers)),
         as_of=min(known.as_of, *(answer.as_of for answer in answers)),
-        unasked=_all_unasked(known.unasked, *(answer.unasked for answer in answers)),
-        restricted=restricted,
+        unasked=tuple(_each_once(known.unasked, *(answer.unasked for answer in answers))),
+        restricted=topics is not None,
     )
 
 
-def _all_unasked(*parts: tuple[Unasked, ...]) -> tuple[Unasked, ...]:
-    """Return the nodes that any part names, each once, as it was first told."""
-    nodes: dict[str, Unasked] = {}
-    for part in parts:
-        for each in part:
-            nodes.setdefault(each.node, each)
-    return tuple(nodes.values())
+def _each_once(*parts: Iterable[_Named]) -> list[_Named]:
+    """Return the nodes or files that any part names, each once, as it was first told."""
+    found: dict[str, _Named] = {}
+    for each in chain(*parts):
+        found.setdefault(each[0], each)
+    return list(found.values())
 
 
 def _place(entry: Entry) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on disk_errors, health, peers, query_guard, storage_layer and times.
+Depends on answer_age, disk_errors, health, known_topics, peers, query_guard, storage_layer and times.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import ReadOnlyError
+from tierdex.index_service.answer_age import AnswerAge
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
+from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.query_guard import QueryGuard, refuse_closed
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
 from tierdex.times import to_ms
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.known_topics import KnownTopics
     from tierdex.index_service.receipt import Receipt
     from tierdex.times import Time
 
@@ -35,6 +36,7 @@ class OperatedIndex:
         writing = components.writing
         self._writer: Writer | None = None if writing is None else writing.writer
         self._guard = QueryGuard(components, self._writer)
+        self._age = AnswerAge(components.settings, components.read_view)
 
     @with_disk_errors
     def roll(self) -> bool:
@@ -154,10 +156,19 @@ class OperatedIndex:
         """Return the topics of this view, sorted, with those of every put that returned."""
         return self.known_topics().names
 
-    def known_topics(self) -> KnownTopics:
-        """Return the same, and until when these are all, and which nodes may hold others."""
+    def known_topics(self, *, fresh_within: float | None = None) -> KnownTopics:
+        """Return the same, until when these are all, and which nodes may hold others.
+
+        `fresh_within` (seconds; None: the setting): a list older than that says because of which nodes.
+        """
+        limit = self._age.limit(fresh_within)
         with self._guard:
-            return self._components.catalogue.known_topics()
+            self._age.prepare(limit)
+            ages = (
+                self._components.read_view.ages
+            )  # before the files, which are then as new, or newer
+            names = self._components.catalogue.topics()
+            return KnownTopics(names, ages.as_of(), ages.unasked(), self._age.older(limit, ages))
 
     def topic_infos(self) -> list[TopicInfo]:
         """Return the same topics with the number of their items and their times.

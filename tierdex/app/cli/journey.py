@@ -56,6 +56,7 @@ def journey(
     on_error: Annotated[
         str, typer.Option(help="A file that cannot be asked: partial answer, or fail.")
     ] = "partial",
+    fresh_within: options.FreshWithin = None,
     data: options.Data = None,
     store: options.Store = None,
     url: options.Url = None,
@@ -71,6 +72,7 @@ def journey(
         **asked_range(begin, end),
         "max_count": max_count,
         "on_error": on_error,
+        "fresh_within": fresh_within,
     }
     target, settings = Target(data, store, url, api_key), parse_settings(setting)
     showing = show_settings(settings) if show else None

@@ -63,6 +63,9 @@ ApiKey = Annotated[
     str | None,
     typer.Option(help="Key for --url; better in the environment.", envvar="TIERDEX_API_KEY"),
 ]
+FreshWithin = Annotated[
+    float | None, typer.Option(help="Seconds; an older answer is incomplete and names the nodes.")
+]
 Output = Annotated[Form, typer.Option("--output", "-o", help="How results are written.")]
 Set = Annotated[
     list[str] | None,

@@ -66,10 +66,7 @@ def query(
     on_error: Annotated[
         str, typer.Option(help="A file that cannot be asked: partial answer, or fail.")
     ] = "partial",
-    fresh_within: Annotated[
-        float | None,
-        typer.Option(help="Seconds; an older answer is incomplete and names the nodes."),
-    ] = None,
+    fresh_within: options.FreshWithin = None,
     id_time: Annotated[
         str | None,
         typer.Option(help="The ID has its time inside: uuidv7, ulid, snowflake:EPOCH_MS or off."),

@@ -357,7 +357,8 @@ class Topics(BaseModel):
 
     `restricted`: those of the topics that the caller may read, which are not all topics. Where `as_of` is
     asked for: a topic of an entry acknowledged anywhere before it is among them; of later ones the nodes
-    in `unasked` may hold entries that they have not published.
+    in `unasked` may hold entries that they have not published; because of those in `missing` the list is
+    older than `fresh_within`.
     """
 
     topics: list[str]
@@ -365,6 +366,7 @@ class Topics(BaseModel):
     details: list[TopicInfo] | None = None
     as_of: Int64 | None = None
     unasked: list[Unasked] | None = None
+    missing: list[Missing] | None = None
 
 
 class Watermark(BaseModel):

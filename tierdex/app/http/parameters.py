@@ -166,6 +166,9 @@ class JourneysQuery(BaseModel):
     end: EndTime | None = Field(None, description="latest time, inclusive")
     max_count: MaxCount | None = Field(None, description="most entries of a topic; none: 16")
     on_error: OnError = "partial"
+    fresh_within: Seconds | None = Field(
+        None, description="seconds; as for one lookup, of the list of topics, too"
+    )
     message: Annotated[bool, BeforeValidator(_truth)] = Field(
         False, description="with each entry its message: needs the scope `message`"
     )
@@ -276,6 +279,9 @@ class TopicsQuery(BaseModel):
     )
     as_of: Annotated[bool, BeforeValidator(_truth)] = Field(
         False, description="tell until when these are all topics, and which nodes may hold others"
+    )
+    fresh_within: Seconds | None = Field(
+        None, description="seconds; with `as_of`: name the nodes because of which the list is older"
     )
 
 

@@ -194,7 +194,7 @@ def _journey(record: RequestRecord, asked: dict[str, Any]) -> FoundJourney:
     if not record.is_limited(Scope.READ):
         record.need(Scope.READ, (None,))
         return find_journey(index, **asked)
-    known = index.known_topics()
+    known = index.known_topics(fresh_within=asked["fresh_within"])
     readable = [topic for topic in known.names if record.may(Scope.READ, topic)]
     record.need(Scope.READ, readable)
     return find_journey(index, **asked, topics=known._replace(names=readable))
@@ -414,10 +414,13 @@ async def get_unpublished(request: Request) -> Response:
 async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -> Response:
     """List the topics that have entries, those that the caller may read; with `details` counts and times."""
     service, record = service_of(request), record_of(request)
-    known = await service.in_thread(lambda: service.index_to_query.known_topics())
+    limit = {"fresh_within": query.fresh_within}
+    known = await service.in_thread(lambda: service.index_to_query.known_topics(**limit))
     shown: dict[str, Any] = {"restricted": record.is_limited(Scope.READ)}
     if query.as_of:
-        shown |= {"as_of": known.as_of, "unasked": [node._asdict() for node in known.unasked]}
+        shown["as_of"] = known.as_of
+        shown["unasked"] = [node._asdict() for node in known.unasked]
+        shown["missing"] = [node._asdict() for node in known.missing]
     if query.details:
         infos = await service.in_thread(_described_topics, service, slow=True)
         shown["details"] = [info._asdict() for info in infos if record.may(Scope.READ, info.topic)]
