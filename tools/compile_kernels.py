@@ -9,20 +9,18 @@ Depends on what a user of the package imports.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 import tierdex
-from tierdex.clock import Bell, SystemClock
-from tierdex.errors import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +65,7 @@ def _put_many(index: tierdex.Index, first: int) -> None:
         queue_id=numbers % 4, offset=numbers, size=1, timestamp=numbers,
     )  # fmt: skip
     index.put_batch(
-        topic="t", keys=[f"k{n}" for n in numbers.tolist()], queue_id=0, offset=numbers, size=1,
+        topic="t", keys=[f"k{n}" for n in numbers.tolist()], queue_id=numbers, offset=numbers, size=1,
         timestamp=numbers,
     )  # fmt: skip
 
@@ -75,6 +73,8 @@ def _put_many(index: tierdex.Index, first: int) -> None:
 def _ask(index: tierdex.Index) -> None:
     for asked in ({"key": "k1"}, {"message_id": "m1"}, {"key": "k1", "begin": 0, "end": 9}):
         index.query("t1", **asked, max_count=2, explain=True)
+        page = index.query("t1", **asked, max_count=1)
+        index.query("t1", **asked, max_count=1, cursor=page.next_cursor)
     lookups = pa.table(
         {"topic": [f"t{n % 3}" for n in range(_COUNT)], "key": [f"k{n}" for n in range(_COUNT)]}
     )
@@ -100,6 +100,7 @@ def use_log(folder: Path) -> None:
             _read(log)
             log.roll()
             _read(log)
+            log.forget("t1", key="k9", now=True)
             log.run_compaction()
             _read(log)
             log.forget("t1", key="k1")
@@ -129,33 +130,28 @@ def _read(log: tierdex.MessageLog) -> None:
         break
     log.get("t1", key="k1")
     log.offset_at("t1", 1, 0)
+    log.offset_at("t1", 1, log.read("t1", 1, log.end_offset("t1", 1) - 1).messages[0].timestamp)
 
 
 @contextmanager
 def _served(*arguments: str) -> Iterator[tierdex.Client]:
-    """Run `tierdex serve` during the scope; return a client of it once it is ready."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", "from tierdex.app.cli import main; main()", "serve"]
-    process = subprocess.Popen([*command, "--port", str(port), *arguments])
-    try:
-        with tierdex.Client(f"http://127.0.0.1:{port}") as client:
-            while not _is_ready(client):
-                if process.poll() is not None:
-                    raise RuntimeError(f"the service ended with {process.returncode}")
-                SystemClock().wait(Bell(), 0.1)
-            yield client
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _is_ready(client: tierdex.Client) -> bool:
-    try:
-        client.topics()
-    except UnavailableError:
-        return False
-    return True
+    """Run `tierdex serve` during the scope; return a client of it once it serves."""
+    program = [sys.executable, "-c", "from tierdex.app.cli import main; main()"]
+    command = [*program, "serve", "--port", "0", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        said = process.stderr
+        assert said is not None
+        try:
+            url = next((line.split()[-1] for line in said if line.startswith("serving on ")), None)
+            if url is None:
+                raise RuntimeError(f"the service ended with {process.wait()}")
+            rest = Thread(target=lambda: [*said])  # or its writing would wait for a reader
+            rest.start()
+            with tierdex.Client(url) as client:
+                yield client
+        finally:
+            process.terminate()
+    rest.join()
 
 
 def use_service(folder: Path) -> None:
