@@ -63,10 +63,9 @@ async function learnAccess(told = null) {
   open();
 }
 
-/** Ask for a key where another one would help. */
+/** Ask for a key where there is none; what a key may not do the view says itself. */
 function wantKey(error) {
   if (error.status === 401) keyDialog.open("This service asks for an API key.");
-  if (error.status === 403) keyDialog.open(error.message);
 }
 
 function watchZone() {
