@@ -6,6 +6,7 @@ no route that answers without a key.
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,15 +28,35 @@ from tierdex.log_service.message_log import MessageLog
 EXAMPLES = 60
 
 
-FOLDER = TemporaryDirectory()  # the schema must be there when tests are collected
-KEYS = KeyFile(
-    LocalFileSystem(), Path(FOLDER.name) / "keys.json", clock=ManualClock(), ids=SeededIds(7)
-)
-KEY = KEYS.create(Scope.ADMIN)
-LOG = MessageLog.open(Path(FOLDER.name) / "log", node="n", journal_bytes=16 << 20)
-APP = create_app(SmallIndex(), ServerSettings(log_requests=False, max_wait=0.001), KEYS, log=LOG)
-schema = schemathesis.openapi.from_dict(APP.openapi())
-schema.app = APP
+class Service:
+    """The application under test, opened by its first use: all who collect tests need the schema alone."""
+
+    @cached_property
+    def folder(self):
+        return TemporaryDirectory()
+
+    @cached_property
+    def keys(self):
+        path = Path(self.folder.name) / "keys.json"
+        return KeyFile(LocalFileSystem(), path, clock=ManualClock(), ids=SeededIds(7))
+
+    @cached_property
+    def key(self):
+        return self.keys.create(Scope.ADMIN)
+
+    @cached_property
+    def application(self):
+        log = MessageLog.open(Path(self.folder.name) / "log", node="n", journal_bytes=16 << 20)
+        limits = ServerSettings(log_requests=False, max_wait=0.001)
+        return create_app(SmallIndex(), limits, self.keys, log=log)
+
+    async def __call__(self, scope, receive, send):
+        await self.application(scope, receive, send)
+
+
+SERVICE = Service()
+schema = schemathesis.openapi.from_path(Path(__file__).parents[2] / "openapi.yaml")
+schema.app = SERVICE
 schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 
 
@@ -49,7 +70,7 @@ class _WithKey:
     """Sends the key, unless a check is about what happens without."""
 
     def get(self, case, context):
-        return KEY
+        return SERVICE.key
 
     def set(self, case, key, context):
         case.headers["Authorization"] = f"Bearer {key}"

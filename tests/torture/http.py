@@ -10,11 +10,9 @@ from collections import Counter
 
 import hypothesis
 from hypothesis.errors import Unsatisfiable
-from schemathesis.generation import GenerationMode
 
 from tests.hostile_http.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
 from tests.hostile_http.cases import FAMILIES
-from tests.http import test_schemathesis
 from tests.servers.tierdex_server import running_tierdex
 
 LAP = 5000  # cases between two looks at the server's memory
@@ -42,6 +40,12 @@ def send_hostile_requests(count, seed=0):
 
 def send_generated_requests(examples, seed):
     """Send what each route's description allows, and what it forbids; return how many those were."""
+    from schemathesis.generation import (
+        GenerationMode,  # takes a second, which other experiments do not need
+    )
+
+    from tests.http import test_schemathesis
+
     sent = 0
     for found in test_schemathesis.schema.get_all_operations():
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
