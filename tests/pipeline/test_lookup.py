@@ -155,8 +155,9 @@ def test_cost_grows_with_the_pages_touched_not_with_keys_times_files(spark, stor
     none = last_scan()
     assert one.files_considered == none.files_considered == 6
     assert one.pages_read - border_pages(one) <= 2 * 6
-    # Filters keep strangers from the pages: 5,000 x 6 questions, next to nothing read.
-    assert none.pages_read - border_pages(none) <= 2
+    # Filters keep strangers from the pages: of 5,000 x 6 questions one in 65,536 is let through by chance,
+    # five of them once in 100,000 runs.
+    assert none.pages_read - border_pages(none) <= 5
 
 
 def border_pages(report):

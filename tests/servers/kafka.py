@@ -42,9 +42,32 @@ class Topics:
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
         topic = NewTopic(name, partitions, 1, config=config)
         self.admin.create_topics([topic])[name].result(_S)
+        self._wait_for_leaders(name, partitions)
+        return tuple(range(partitions))
+
+    def _wait_for_leaders(self, name, partitions):
+        """Wait until the broker knows the partitions, and that it leads them: it tells the first before."""
         while len(self._partitions(name)) < partitions:
             pass
-        return tuple(range(partitions))
+        for partition in range(partitions):
+            while not self._is_led(name, partition):
+                pass
+
+    def _is_led(self, name, partition):
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        asked = self.admin.list_offsets(
+            {TopicPartition(name, partition): OffsetSpec.earliest()}, request_timeout=_S
+        )
+        try:
+            for answer in asked.values():
+                answer.result(_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+            return False
+        return True
 
     def _partitions(self, name):
         found = self.admin.list_topics(name, timeout=_S).topics[name]
@@ -55,6 +78,7 @@ class Topics:
 
         self.need_real()
         self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(_S)
+        self._wait_for_leaders(name, partitions)
         for producer in self._producers.values():  # each knows the partitions on its own
             while len(producer.list_topics(name, timeout=_S).topics[name].partitions) < partitions:
                 pass
