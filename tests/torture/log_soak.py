@@ -115,7 +115,7 @@ class LogSoak:
     def live(self, seconds):
         """Let everything go on together, hand the log over meanwhile, then pause and look."""
         self.counts["rounds"] += 1
-        self.ending = threading.Event()
+        self.ending, self.longest_hold_ms = threading.Event(), round(200 * seconds)
         works = (
             lambda: self.hand_over(seconds / 2),
             *(lambda topic=topic: self.append(topic) for topic in TOPICS),
@@ -226,7 +226,7 @@ class LogSoak:
         try:
             self.log.append_batch(
                 topic=TIMED, queue_id=0, body=[b"%d" % number for number in numbers],
-                deliver_at=[now + source.choice((-5, 40, 900, 12_000)) for _ in numbers],
+                deliver_at=[now + source.choice((-5, 40, 900, self.longest_hold_ms)) for _ in numbers],
             )  # fmt: skip
         except UNWELL:
             self.timed_unsure.update(numbers)
