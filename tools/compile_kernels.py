@@ -84,30 +84,37 @@ def _ask(index: tierdex.Index) -> None:
 
 
 def use_log(folder: Path) -> None:
-    """Append, read at each level and from each form of file, forget; open a journal that is read again."""
-    for _life in range(2):
+    """Append, read at each level and from each form of file, forget; open journals that are read again."""
+    for life in range(2):
         with tierdex.MessageLog.open(folder / "log", node="n", **_LOG) as log:
+            if life:
+                _read(log)  # the opening has sealed the journal that was rolled
             for durability in ("received", "os", "disk"):
                 log.append(topic="t", queue_id=0, body=b"body", keys=["a"], durability=durability)
-            for _ in range(4):
-                log.append_batch(
-                    topic=pa.array([f"t{n % 3}" for n in range(_COUNT)]),
-                    queue_id=[n % 4 for n in range(_COUNT)],
-                    body=[b"%d " % n * 20 for n in range(_COUNT)],
-                    keys=pa.array([f"k{n}" for n in range(_COUNT)]),
-                )
+            _append(log)
             log.append(topic="t", queue_id=0, body=b"staged", durability="received")
             _read(log)
+            log.forget("t1", key="k10", now=True)
             log.roll()
-            _read(log)
-            log.forget("t1", key="k9", now=True)
             log.run_compaction()
             _read(log)
             log.forget("t1", key="k1")
             log.run_compaction()
             for file in log.files():
                 log.verify_file(file.file_id)
-            _append_to_many_queues(log)  # an unsealed journal, for the opening that follows
+            _append(log)
+            log.roll()
+            _append_to_many_queues(log)
+
+
+def _append(log: tierdex.MessageLog) -> None:
+    for _ in range(4):
+        log.append_batch(
+            topic=pa.array([f"t{n % 3}" for n in range(_COUNT)]),
+            queue_id=[n % 4 for n in range(_COUNT)],
+            body=[b"%d " % n * 20 for n in range(_COUNT)],
+            keys=pa.array([f"k{n}" for n in range(_COUNT)]),
+        )
 
 
 def _append_to_many_queues(log: tierdex.MessageLog) -> None:
@@ -130,7 +137,6 @@ def _read(log: tierdex.MessageLog) -> None:
         break
     log.get("t1", key="k1")
     log.offset_at("t1", 1, 0)
-    log.offset_at("t1", 1, log.read("t1", 1, log.end_offset("t1", 1) - 1).messages[0].timestamp)
 
 
 @contextmanager
@@ -141,17 +147,17 @@ def _served(*arguments: str) -> Iterator[tierdex.Client]:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         said = process.stderr
         assert said is not None
+        url = next((line.split()[-1] for line in said if line.startswith("serving on ")), None)
+        rest = Thread(target=said.read)  # or its writing would wait for a reader
+        rest.start()
         try:
-            url = next((line.split()[-1] for line in said if line.startswith("serving on ")), None)
             if url is None:
                 raise RuntimeError(f"the service ended with {process.wait()}")
-            rest = Thread(target=lambda: [*said])  # or its writing would wait for a reader
-            rest.start()
             with tierdex.Client(url) as client:
                 yield client
         finally:
             process.terminate()
-    rest.join()
+            rest.join()
 
 
 def use_service(folder: Path) -> None:
