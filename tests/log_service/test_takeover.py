@@ -247,6 +247,18 @@ def test_dead_store_lets_nobody_take_a_log_over_and_a_failed_hand_over_goes_on(w
     other.look(log)
 
 
+@pytest.mark.parametrize("verb", ["upload", "put_if_absent"])
+def test_hand_over_goes_on_when_calls_of_the_store_fail_meanwhile(world, verb):
+    log = world.open()
+    fill(world, log, 12)
+    world.store.fail(verb, nth=1, fault=Fault.FAIL_BEFORE, count=3)
+    log.hand_over()
+    assert [struck.verb for struck in world.store.history] == [verb] * 3
+    log.close()
+    other = world.elsewhere()
+    other.look(other.open(takeover=True))
+
+
 def test_release_whose_answer_was_lost_takes_no_appends_until_it_is_known(world):
     log = world.open()
     fill(world, log, 12)

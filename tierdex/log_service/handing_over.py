@@ -3,7 +3,8 @@
 ::
 
     refuse appends     visible at once; the timer delivers nothing more
-    publish            the log, then the index that covers it: durable in the store
+    publish            the log, then the index that covers it: durable in the store. What the store refuses is
+                       tried again until the timeout
     release            one commit with the folder's notes: whoever claims the node next goes on without a gap
 
 An error before the release takes appends again. Whether a release whose answer was lost took effect is not
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.log_components import LogComponents, LogWriting
 
 _LOOK_EVERY_S: Final = 0.02
+_RETRY_S: Final = 0.25
 
 
 class HandedOverError(FencedError):
@@ -61,7 +63,13 @@ def _publish(components: LogComponents, writing: LogWriting, timeout_s: float) -
         writing.appender.roll_active("handed over")
         log_index.catch_up()
         log_index.index.roll()
-        writing.run_all(components.table)
+        failed = None
+        try:
+            writing.run_all(components.table)
+        except (
+            UnavailableError
+        ) as error:  # the store may take it yet; what else failed is tried later
+            failed = error
         left = [*waiting_files(components.table), *waiting_files(log_index.index_table)]
         if not left:
             return
@@ -73,8 +81,9 @@ def _publish(components: LogComponents, writing: LogWriting, timeout_s: float) -
                 f"{len(left)} files are not published after {timeout_s:g} s: the log goes on here; hand it "
                 "over once the store takes them",
                 retry_after_s=5.0,
-            )
-        clock.wait(Bell(), _LOOK_EVERY_S)  # for a worker that has one of them in hand
+            ) from failed
+        # For a worker that has one of them in hand, or for the store.
+        clock.wait(Bell(), _LOOK_EVERY_S if failed is None else _RETRY_S)
 
 
 def _cannot(reason: str) -> str:
