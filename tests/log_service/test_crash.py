@@ -192,6 +192,24 @@ def test_full_disk_refuses_the_roll_and_nothing_else():
     judge(story.disk, story.model, Level.DISK)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_power_cuts_one_after_another_show_two_messages_under_no_generation(seed):
+    """The journal of each opening may be lost with all that a reader at `received` saw of it."""
+    disk, seen = SimulatedFileSystem(), {}
+    make_durable_folder(disk, DATA)
+    for turn in range(5):
+        log = open_log(disk)
+        log.append(topic="a", queue_id=0, body=b"%d" % turn, durability=("disk", "received")[turn > 0])
+        offset = 0
+        while len(answer := log.read("a", 0, offset, visible="received")):
+            for message in answer.messages:
+                place = message.offset, answer.generation
+                assert seen.setdefault(place, message.body) == message.body, place
+            offset = answer.next_offset
+        *_, disk = disk.crash_states(limit=3, seed=seed * 10 + turn)
+    assert len({offset for offset, _ in seen}) < len(seen), "no offset was given anew"
+
+
 def test_failed_write_is_told_and_may_be_there_later_in_its_place():
     story = Story()
     log = open_log(story.disk)

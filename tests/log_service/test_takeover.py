@@ -125,6 +125,23 @@ def test_lost_owner_that_had_crashed_before_shares_no_generation_with_the_next(w
         list(taken.reader("a", 0, seen.offset, generation=seen.generation))
 
 
+def test_queue_that_a_merge_left_out_since_the_notes_were_carried_goes_on_where_it_ended(world):
+    settings = {"retention": 1000.0, "merge_min_files": 2}
+    log = world.open(**settings)
+    log.append(topic="a", queue_id=0, body=b"expires")
+    log.append(topic="a", queue_id=1, body=b"waits", deliver_at=world.now_ms + 10**10)
+    log.hand_over()  # carries the notes
+    log.close()
+    other = world.elsewhere()
+    log = other.open(takeover=True, **settings)
+    log._components.seams.clock.advance(1001)
+    log.run_compaction()
+    assert [(info.message_count, info.state) for info in log.files()] == [(1, "uploaded")]
+    log = other.elsewhere().open(takeover="lossy", **settings)  # the disk is lost
+    assert (log.begin_offset("a", 0), log.end_offset("a", 0)) == (1, 1)
+    assert log.append(topic="a", queue_id=0, body=b"next") == 1
+
+
 def test_stale_owner_stops_and_counts_what_it_alone_has(world):
     log = world.open()
     fill(world, log, 30)

@@ -41,7 +41,7 @@ class GoneMessages:
 
     ends: QueueEnds = NO_QUEUES
     files: tuple[bytes, ...] = ()  # uuids of the files that went last, oldest first
-    generation: int = 0  # the greatest of any gone file
+    generation: int = 0  # the greatest of any gone file, and of what may be lost without one
     through: int = 0  # the greatest number of any gone file
     rules: Retention = KEEP_FOR_EVER
 
@@ -114,6 +114,14 @@ class GoneRecord:
         """Make `gone` what is known. Durable first, then visible. Raises OSError."""
         self._file.replace(_encode(gone))
         self.current = gone
+
+    def raise_generation(self, generation: int) -> None:
+        """Let no offset be given anew under `generation` by another opening. Durable. Raises OSError.
+
+        Before the first one is given under it: the journal that says it may be lost with power.
+        """
+        if generation > self.current.generation:
+            self.keep(replace(self.current, generation=generation))
 
     def begin_in(self, topic: bytes, queue_id: int, parts: Sequence[Part]) -> int:
         """Return the offset at which a queue begins whose parts, oldest first, are these.

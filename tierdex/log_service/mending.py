@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.committer import Committer
+    from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.queue_table import QueueTable
     from tierdex.logfile.columns import QueueColumns
@@ -42,13 +43,15 @@ class Mender:
 
     def __init__(
         self, seams: Seams, table: FileTable, queues: QueueTable, active: ActiveJournal,
-        committer: Committer, stage_bytes: int,
+        committer: Committer, gone: GoneRecord, stage_bytes: int,
     ) -> None:  # fmt: skip
         self._seams = seams
         self._table = table
         self._queues = queues
         self._active = active
         self._committer = committer
+        self._gone = gone
+        self._lossy: int | None = None  # the journal whose loss is not mended to its end
         self._stage_bytes = stage_bytes
         self.on_loss: Callable[[], None] = lambda: None
 
@@ -66,31 +69,32 @@ class Mender:
             if handle.state is FileState.UNSEALED
         ]
         kept: list[FileHandle] = []
-        has_lost = False
         for place, handle in enumerate(unsealed):
             if isinstance(handle.reader, SealedFile) or not handle.reader.journal.suspect:
                 kept.append(handle)
-                continue
-            recovered, has_lost = self._recover(handle)
-            kept.append(recovered)
-            if has_lost:
+            else:
+                kept.append(self._recover(handle))
+            if handle.number == self._lossy:
                 self._drop(unsealed[place + 1 :])
                 break
         for handle in kept:
             note_ends(self._queues, handle.reader)
-        if has_lost:
+        if self._lossy is not None:  # before an offset is given anew
             self._active.generation += 1
-            self.on_loss()  # before an offset is given anew
+            self._gone.raise_generation(self._active.generation)
+            self.on_loss()
+            self._lossy = None
         self._committer.is_suspect = False
 
-    def _recover(self, handle: FileHandle) -> tuple[FileHandle, bool]:
-        """Return the journal's new handle, and whether messages are gone."""
+    def _recover(self, handle: FileHandle) -> FileHandle:
+        """Return the journal's new handle; note whether messages are gone."""
         old: Journal = handle.reader.journal
         assert handle.path is not None
         journal = recover_journal(
             self._seams.filesystem, handle.path, stage_bytes=self._stage_bytes
         )
-        has_lost = journal.message_count < old.message_count
+        if journal.message_count < old.message_count:
+            self._lossy = handle.number
         self._take_back(old)
         is_active = self._active.handle is not None and self._active.handle.key == handle.key
         reader = LiveFile(journal) if isinstance(journal, Journal) else SealedFile(journal)
@@ -101,7 +105,7 @@ class Mender:
             "read back after a failed sync",
             extra={"file_id": handle.file_id, "lost": old.message_count - journal.message_count},
         )
-        return self._table.update(handle, reader=reader), has_lost
+        return self._table.update(handle, reader=reader)
 
     def _drop(self, handles: list[FileHandle]) -> None:
         """Remove journals that follow a loss, the newest first, each durably."""

@@ -324,7 +324,10 @@ class _OwnerOpening:
             [note.generation, self.gone.current.generation, *(h.reader.generation for h in files)]
         )
         is_new_generation = has_lost or not is_clean
-        self._components = self._wire(generation + is_new_generation, note)
+        if is_new_generation:
+            generation += 1
+            self.gone.raise_generation(generation)
+        self._components = self._wire(generation, note)
         newest = self._newest_unsealed()
         if newest is not None and not is_new_generation:
             self._writing.active.resume(newest)
@@ -420,7 +423,9 @@ class _OwnerOpening:
         appender = Appender(
             options, self._queues, active, committer, check_accepts=components.check_accepts
         )
-        mender = Mender(seams, table, self._queues, active, committer, options.stage_bytes)
+        mender = Mender(
+            seams, table, self._queues, active, committer, self.gone, options.stage_bytes
+        )
         mender.on_loss = lambda: _note_loss(components)
         committer.mend = mender.mend
         kind = LogKind(

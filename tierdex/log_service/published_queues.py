@@ -64,14 +64,16 @@ def settle_note(
         void_again(filesystem, paths.root)
         note = _carried_note(seams, paths, tier, state)
         note = replace(note, generation=max(note.generation, state.epoch << CRASHES_BITS))
-        is_anew = True
+        is_anew = is_carried = True
     else:
-        is_anew = False
+        is_anew, is_carried = False, note is None
         if note is None:
             note = PublishedNote() if state is None else _carried_note(seams, paths, tier, state)
     if state is None:
         return note
-    lacking, left_out = _unnoted(note, state), NO_QUEUES
+    # A note that was carried is older than merges since, which may have left all messages of a queue out.
+    lacking = _unnoted(note, state, with_merged=is_carried)
+    left_out = NO_QUEUES
     for row in lacking:
         reader = tier.reader_of(row, state.node)
         file = NotedFile(row.number, reader.end_of_batches)
@@ -114,12 +116,17 @@ def refuse_unnoted(note: PublishedNote, local: Collection[bytes], state: Manifes
         )
 
 
-def _unnoted(note: PublishedNote, state: ManifestState) -> list[FileRow]:
-    """Return the listed log files that the note lacks, oldest first."""
+def _unnoted(
+    note: PublishedNote, state: ManifestState, *, with_merged: bool = False
+) -> list[FileRow]:
+    """Return the listed log files that the note lacks, oldest first.
+
+    A merged file is lacking if one of its parts is; `with_merged`: also if it was merged since.
+    """
     rows = (
         row
         for row in state.files_of(LOG_KIND).values()
         if row.uuid not in note.files
-        if not row.parts or not all(part.uuid in note.files for part in row.parts)
+        if with_merged or not row.parts or not all(part.uuid in note.files for part in row.parts)
     )
     return sorted(rows, key=lambda row: row.number)
