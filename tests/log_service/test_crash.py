@@ -199,7 +199,9 @@ def test_power_cuts_one_after_another_show_two_messages_under_no_generation(seed
     make_durable_folder(disk, DATA)
     for turn in range(5):
         log = open_log(disk)
-        log.append(topic="a", queue_id=0, body=b"%d" % turn, durability=("disk", "received")[turn > 0])
+        log.append(
+            topic="a", queue_id=0, body=b"%d" % turn, durability=("disk", "received")[turn > 0]
+        )
         offset = 0
         while len(answer := log.read("a", 0, offset, visible="received")):
             for message in answer.messages:
