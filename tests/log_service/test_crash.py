@@ -209,6 +209,8 @@ def test_power_cuts_one_after_another_show_two_messages_under_no_generation(seed
                 assert seen.setdefault(place, message.body) == message.body, place
             offset = answer.next_offset
         *_, disk = disk.crash_states(limit=3, seed=seed * 10 + turn)
+        if turn % 2:  # opened and closed in order, with nothing appended
+            open_log(disk).close()
     assert len({offset for offset, _ in seen}) < len(seen), "no offset was given anew"
 
 

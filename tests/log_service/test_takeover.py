@@ -176,6 +176,23 @@ def test_stale_owner_stops_and_counts_what_it_alone_has(world):
         assert [message.body for message in mine] in ([], bodies[len(kept[queue]) :])
 
 
+def test_stale_owner_counts_nothing_that_the_store_took_before_its_answer_was_lost(world):
+    log = world.open()
+    fill(world, log, 6)
+    log.roll()
+    world.store.fail("put_if_absent", nth=1, fault=Fault.FAIL_AFTER)
+    with pytest.raises(UnavailableError):
+        log.run_compaction()
+    taken = world.elsewhere().open(takeover="lossy")
+    assert [taken.end_offset(*queue) for queue in QUEUES] == [2, 2, 2]
+    fill(world, log, 3)
+    with pytest.raises(FencedError):
+        log.run_compaction()
+    with pytest.raises(FencedError, match=r"\. 3 messages .* adopt"):
+        log.append(topic="a", queue_id=0, body=b"stopped")
+    assert log.unpublished_count() == 3
+
+
 def test_adopted_tail_is_a_log_of_its_own_with_its_entries(world):
     log = world.open()
     fill(world, log, 30)

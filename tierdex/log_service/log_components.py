@@ -167,9 +167,17 @@ class LogComponents:
         self.follow_index().show_published(gone)
 
     def unpublished_count(self) -> int:
-        """Return how many messages lie in the folder and are not known to be published."""
+        """Return how many messages lie in the folder and are not known to be published.
+
+        A commit may have taken effect although its answer was lost: what the manifest says counts.
+        """
+        kind = None if self.writing is None else self.writing.kind
         with self.table.snapshot() as snapshot:
-            return sum(handle.item_count for handle in snapshot.file_list.local())
+            return sum(
+                handle.item_count
+                for handle in snapshot.file_list.local()
+                if kind is None or not kind.is_known_published(handle.uuid)
+            )
 
     def check_open(self) -> None:
         """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""

@@ -338,6 +338,13 @@ class LogKind:
         """Say whether a file of the log is published, as far as is known; `state` is the node's."""
         return uuid in self.note.files or state.knows(uuid)
 
+    def is_known_published(self, uuid: bytes) -> bool:
+        """Say the same by what was last read of the manifest, if anything was."""
+        claim = None if self.components is None else self.components.claim
+        if claim is None or not claim.is_claimed:
+            return uuid in self.note.files
+        return self.is_published(uuid, claim.get().state)
+
     def _show(self, handle: FileHandle, opened: FileHandle) -> None:
         """Let reads go over to the file in its next state."""
         assert opened.lease is not None

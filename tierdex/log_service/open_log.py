@@ -329,7 +329,7 @@ class _OwnerOpening:
             self.gone.raise_generation(generation)
         self._components = self._wire(generation, note)
         newest = self._newest_unsealed()
-        if newest is not None and not is_new_generation:
+        if newest is not None and newest.reader.generation == generation:
             self._writing.active.resume(newest)
         else:
             self._writing.active.abandon(end)  # all of it is durable: recovered
