@@ -70,7 +70,8 @@ def test_modules_and_functions_that_a_page_names_are_in_the_code(name):
 
 _SYSTEM_CALLS = {"open", "ftruncate", "fsync", "msync", "rename", "link", "mmap", "pwrite"}
 _SYSTEM_CALLS |= {"flock", "posix_fallocate", "posix_fadvise"}
-_PLACES = {"app", "client", "pipeline", "lifecycle", "indexfile", "storage_layer", "testing"}
+_PLACES = {"app", "client", "pipeline", "resolving", "log_service", "index_service", "lifecycle"}
+_PLACES |= {"indexfile", "storage_layer", "testing"}
 _PLACES |= {"received", "os", "disk", "remote"}
 
 
