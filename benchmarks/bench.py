@@ -123,12 +123,13 @@ def newest_file(index: Index) -> FileHandle:
 
 def next_local_unit(index: Index) -> Unit:
     """Return the compactor's next unit of local work: to seal a file, or to compact it."""
-    from tierdex.compactor.local_work import LocalWork  # an old tree of benchmarks.paired has none
+    from tierdex.compactor.kind import IndexKind  # an old tree of benchmarks.paired has none
+    from tierdex.compactor.local_work import LocalWork
 
     assert isinstance(index, BenchIndex)
     assert index.components.writing is not None
-    compactor = index.components.writing.compactor
-    return next(iter(LocalWork(compactor.components, lambda: None).units()))
+    components = index.components.writing.compactor.components
+    return next(iter(LocalWork(components, IndexKind(components)).units()))
 
 
 def store_that_is_down() -> FaultyStore:
