@@ -95,7 +95,7 @@ class Bench:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def open_index(self, folder: Path, **settings: Any) -> Index:
+    def open_index(self, folder: Path, **settings: Any) -> BenchIndex:
         """Open an index of this run's file size; nothing runs in the background unless asked."""
         chosen = {
             "slot_count": self.size(5_000_000),
@@ -103,7 +103,9 @@ class Bench:
             "background": False,
             **settings,
         }
-        return BenchIndex.open(folder, **chosen)
+        index = BenchIndex.open(folder, **chosen)
+        assert isinstance(index, BenchIndex)
+        return index
 
 
 class BenchIndex(Index):

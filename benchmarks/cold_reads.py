@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,13 @@ from tierdex import MessageLog
 from tierdex.filesystem import LocalFileSystem
 from tierdex.local_file import LocalFile
 
+if TYPE_CHECKING:
+    from tierdex.setting_keywords import SettingKeywords
+
 MIB = 1 << 20
 _BODY = 16 << 10
 _QUEUES = 64
-_SETTINGS = {"node": "n", "index": False, "background": False, "journal_bytes": 256 * MIB}
+_SETTINGS: SettingKeywords = {"node": "n", "background": False, "journal_bytes": 256 * MIB}
 
 
 class _KeepingFile(LocalFile):
@@ -41,9 +45,17 @@ class _KeepingFile(LocalFile):
 
 class _KeepingFileSystem(LocalFileSystem):
     def open(
-        self, path: Path, *, writable: bool = False, create: bool = False, exclusive: bool = False
+        self,
+        path: Path,
+        *,
+        writable: bool = False,
+        create: bool = False,
+        exclusive: bool = False,
+        private: bool = False,
     ) -> LocalFile:
-        opened = super().open(path, writable=writable, create=create, exclusive=exclusive)
+        opened = super().open(
+            path, writable=writable, create=create, exclusive=exclusive, private=private
+        )
         return _KeepingFile(path, opened._descriptor)
 
 
@@ -107,7 +119,9 @@ def tail_reads(log: MessageLog, stop: threading.Event) -> list[float]:
 
 def measure(folder: Path, end: int, *, keeping: bool) -> None:
     filesystem = _KeepingFileSystem() if keeping else LocalFileSystem()
-    with MessageLog.open(folder, filesystem=filesystem, read_only=True, **_SETTINGS) as log:
+    with MessageLog.open(
+        folder, filesystem=filesystem, index=False, read_only=True, **_SETTINGS
+    ) as log:
         past = sorted((folder / "log" / "compacted").iterdir())
         tail = sorted((folder / "log" / "unsealed").glob("[0-9]*"))
         drop(past)
@@ -137,7 +151,7 @@ def main() -> None:
     source = np.random.default_rng(1)
     folder = Path(tempfile.mkdtemp(dir=Path.cwd(), prefix=".cold-reads-"))
     try:
-        with MessageLog.open(folder, **_SETTINGS) as log:
+        with MessageLog.open(folder, index=False, **_SETTINGS) as log:
             fill(log, round(given.gib * 1024) * MIB, source)
             log.roll()
             log.run_compaction()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from benchmarks.bench import Bench
+    from benchmarks.bench import Bench, BenchIndex
     from tierdex import Index
 
 FILES = 64
@@ -71,7 +71,7 @@ def many_files(bench: Bench, folder: Path) -> None:
     """A key that none of 64 compacted files holds, with and without filters."""
     store = store_that_is_down()
     items = bench.size(10_000_000) // FILES
-    indexes: dict[int, Index] = {}
+    indexes: dict[int, BenchIndex] = {}
     for bits in (16, 0):
         index = bench.open_index(
             folder / str(bits), store=store, node=f"bits-{bits}", filter_bits=bits,

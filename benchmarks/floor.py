@@ -35,7 +35,16 @@ def load_floor() -> Any | None:
         return None
     with tempfile.TemporaryDirectory(prefix="tierdex-floor-") as folder:
         target = Path(folder) / "floor.so"
-        command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", target, SOURCE]
+        command = [
+            compiler,
+            "-O3",
+            "-march=native",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(target),
+            str(SOURCE),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"the C floor is absent: {done.stderr.strip()[-300:]}")
@@ -75,7 +84,7 @@ class Gathered:
 
     def places(self) -> tuple[_I64, ...]:
         columns = (self.lookup, self.topic, self.time, self.offset, self.size, self.queue)
-        return tuple(map(place, columns))
+        return tuple(place(column) for column in columns)
 
 
 class FloorTable:

@@ -131,12 +131,10 @@ def read_rabbitmq(world, count):
         await done.wait()
         taken = time.perf_counter()
         await consumer.close()  # it sleeps
-        reading.waited = time.perf_counter() - taken
+        world.waited = time.perf_counter() - taken
         return read
 
-    read = asyncio.run(reading())
-    world.waited = reading.waited
-    return read
+    return asyncio.run(reading())
 
 
 # -- the follower ------------------------------------------------------------------------------------------
@@ -144,11 +142,16 @@ def read_rabbitmq(world, count):
 
 def follow(world, kind, folder, count):
     keys = ["$.order.id"] if kind in ("folder", "redis") else ["key", "$.order.id"]
-    time_of = {"time": "$.none"} if kind == "folder" else {}
     options = {"value": "v"} if kind == "redis" else None
     with tierdex.Index.open(folder) as index:
         follower = tierdex.follow(
-            index, world.address, keys=keys, topic="t", once=True, options=options, **time_of
+            index,
+            world.address,
+            keys=keys,
+            topic="t",
+            once=True,
+            options=options,
+            time="$.none" if kind == "folder" else None,
         )
         began = now()
         status = follower.run()

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from tierdex.logfile.layout import Codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from typing_extensions import Buffer
+
 
 FILES = LocalFileSystem()
 PIECE = 1 << 20
@@ -127,7 +130,7 @@ def appends(bench: Bench, size: int, queue_count: int) -> None:
     name, few, many = SHAPES[size]
     total = bench.bytes if queue_count > 1000 and size < 100 else bench.bytes // 4
     count = max(1, total // size)
-    written = memoryview(np.full(count * (size + 12), 7, np.uint8))
+    written = memoryview(np.full(count * (size + 12), 7, np.uint8).data)
     journals: list[Journal] = []
 
     def ours(number: int) -> float:
@@ -152,7 +155,7 @@ def durable(bench: Bench) -> None:
     numbers = queues_of(journal, 100)
     journal.sync()
     large, one = messages(1024, PIECE, numbers), messages(58, 58, numbers)
-    floor = memoryview(np.full(PIECE + 12 * 1024, 7, np.uint8))
+    floor = memoryview(np.full(PIECE + 12 * 1024, 7, np.uint8).data)
     place = [0]
 
     def commit(columns: MessageColumns) -> None:
@@ -211,7 +214,11 @@ def life(bench: Bench, queue_count: int, limit: str) -> None:
         header = sealed.header.grouped(page_bytes=16 << 10, codec=codec)
         with (bench.folder / "grouped").open("wb") as out:
             cpu = time.process_time()
-            summary = write_grouped([JournalSource(sealed)], out.write, header=header)
+
+            def write(data: Buffer, out: BinaryIO = out) -> None:
+                out.write(data)
+
+            summary = write_grouped([JournalSource(sealed)], write, header=header)
             cpu = time.process_time() - cpu
         print(f"   compaction, {codec.name.lower()}: {cpu / count * 1e9:.1f} ns CPU a message, "
               f"{summary.bytes / sealed.bytes:.2f} of the journal's bytes")  # fmt: skip

@@ -470,7 +470,7 @@ def many_reads_of_pages(bench: Bench, log: MessageLog) -> None:
     """The same from a compacted file, beside its pages read and decompressed."""
     writing = log._components.writing
     assert writing is not None
-    del writing.kind.may_compact  # type: ignore[method-assign]  # as `opened` found it
+    del writing.kind.may_compact  # type: ignore[method-assign, unused-ignore]  # as `opened` found it
     log.run_compaction()
     (handle,) = log._components.table.version.files.local()
     file = handle.reader.file

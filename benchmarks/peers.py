@@ -55,7 +55,7 @@ class RocksDb:
         options.set_write_buffer_size(128 << 20)
         self._store = Rdict(str(folder / "rocksdb"), options)
         quick = WriteOptions()
-        quick.disable_wal = True
+        quick.disable_wal = True  # type: ignore[method-assign, assignment, unused-ignore]
         self._store.set_write_options(quick)
 
     def put_many(self, block: Block) -> None:
@@ -72,13 +72,13 @@ class RocksDb:
             self._store.write(batch)
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        return self._store[keys]  # type: ignore[no-any-return]
+        return self._store[keys]  # type: ignore[index, return-value, unused-ignore]
 
     def put(self, key: bytes, value: bytes) -> None:
         self._store.put(key, value)
 
     def get(self, key: bytes) -> bytes | None:
-        return self._store.get(key)  # type: ignore[no-any-return]
+        return self._store.get(key)  # type: ignore[no-any-return, unused-ignore]
 
     def close(self) -> None:
         self._store.close()
@@ -112,7 +112,7 @@ class LevelDb:
         self._store.put(key, value)
 
     def get(self, key: bytes) -> bytes | None:
-        return self._store.get(key)  # type: ignore[no-any-return]
+        return self._store.get(key)  # type: ignore[no-any-return, unused-ignore]
 
     def close(self) -> None:
         self._store.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
@@ -20,6 +20,9 @@ from tierdex.app.http.parameters import EntriesQuery  # noqa: TC001 - FastAPI re
 from tierdex.app.http.server import serve_app
 from tierdex.app.http.server_settings import load_server_settings
 from tierdex.settings import load_settings
+
+if TYPE_CHECKING:
+    from tierdex.setting_keywords import SettingKeywords
 
 PREFIX = "/empty"
 
@@ -58,7 +61,10 @@ class WithEmptyService:
 
 def main() -> None:
     data, scale = Path(sys.argv[1]), float(sys.argv[2])
-    sizes = {"slot_count": int(5_000_000 * scale), "item_capacity": int(20_000_000 * scale)}
+    sizes: SettingKeywords = {
+        "slot_count": int(5_000_000 * scale),
+        "item_capacity": int(20_000_000 * scale),
+    }
     app = create_app(
         Index.open(data, **sizes),
         load_server_settings(port=0, allow_anonymous="admin"),

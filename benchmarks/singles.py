@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from benchmarks.embedded import Loaded
     from benchmarks.peers import Peer
+    from tierdex import Durability
 
 
 def run(loaded: Loaded) -> None:
@@ -101,7 +102,7 @@ def single_puts(loaded: Loaded) -> None:
     texts = [Block(100 + n, count).texts for n in range(3 * ROUNDS)]
     number = iter(range(3 * ROUNDS))
 
-    def put(durability: str, share: int) -> Callable[[int], float]:
+    def put(durability: Durability, share: int) -> Callable[[int], float]:
         def measure(_round: int) -> float:
             keys = texts[next(number)][: count // share]
             entries = [

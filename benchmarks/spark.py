@@ -178,6 +178,7 @@ def lookups(spark: Any, folder: Path, source: str, items: int) -> list[Row]:
     warm = alternate({"join": join, "lookup": ask})
     assert found == {"lookup": total, "join": total}, found
     report = last_scan()
+    assert report is not None
     assert report.files_considered == FILES, report
     ratio = warm["join"] / warm["lookup"]
     title = f"Spark lookup of {total / 1e6:g} M keys in {items / 1e6:g} M entries, {FILES} files"

@@ -27,7 +27,7 @@ from benchmarks.data import START_MS, TOPIC, Block
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex import Index
+    from tierdex import Durability, Index
     from tierdex.testing.faulty_store import FaultyStore
 
 MANY = 1000  # keys of a batch
@@ -127,7 +127,9 @@ class Steps:
     def one_put_os(self, number: int) -> tuple[Callable[[], Any], int]:
         return self._put_singly(number, "os", MANY)
 
-    def _put_singly(self, number: int, level: str, count: int) -> tuple[Callable[[], Any], int]:
+    def _put_singly(
+        self, number: int, level: Durability, count: int
+    ) -> tuple[Callable[[], Any], int]:
         keys = Block(5000 + number, count, letter=level[0].upper()).texts
         put = self._singles.put
 

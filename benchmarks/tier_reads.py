@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import boto3
@@ -23,9 +24,12 @@ import numpy as np
 from tierdex import MessageLog
 from tools.radosgw import running_radosgw
 
+if TYPE_CHECKING:
+    from tierdex.setting_keywords import SettingKeywords
+
 MIB = 1 << 20
 _BODY = 16 << 10
-_SETTINGS = {"node": "n", "background": False, "page_cache_bytes": 0}
+_SETTINGS: SettingKeywords = {"node": "n", "background": False, "page_cache_bytes": 0}
 
 
 def fill(log: MessageLog, size: int) -> int:
@@ -64,7 +68,10 @@ def replay(log: MessageLog, queue_id: int) -> None:
 def points(log: MessageLog, count: int, each: int) -> None:
     """Read single messages, and in turns as many bytes by a bare GET."""
     (handle,) = log._components.table.version.files
-    store, row = log._components.tier.tails.reached_store(), handle.row
+    tier, row = log._components.tier, handle.row
+    assert tier is not None
+    assert row is not None
+    store = tier.tails.reached_store()
     source, ours, bare, sent = np.random.default_rng(2), [], [], 0
     for offset in source.permutation(each)[:count].tolist():
         started = time.perf_counter()

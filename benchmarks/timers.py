@@ -38,6 +38,10 @@ class ShiftedClock(SystemClock):
         return super().now_ms() + self.ahead_ms
 
 
+def open_log(folder: Path, clock: ShiftedClock) -> MessageLog:
+    return MessageLog.open(folder, node="n", clock=clock, index=False)
+
+
 def hold(log: MessageLog, count: int, begin: int, body: bytes) -> float:
     """Append messages due within the hour from `begin` on; return the seconds it took."""
     source = np.random.default_rng(1)
@@ -84,14 +88,14 @@ def main() -> None:
         folder, clock = Path(name, "log"), ShiftedClock()
         begin = (clock.now_ms() // HOUR_MS + 2) * HOUR_MS
         clock.ahead_ms = begin - HOUR_MS - clock.now_ms()  # the hour is not near yet
-        settings = {"node": "n", "clock": clock, "index": False}
-        log = MessageLog.open(folder, **settings)
+        log = open_log(folder, clock)
         took = hold(log, given.messages, begin, b"x" * given.body)
         print(
             f"{given.messages:,} held in {took:.1f} s ({took / given.messages * 1e6:.2f} us each)"
         )
         log.roll()
         clock.ahead_ms += begin - 60_000 - clock.now_ms()
+        assert log._components.writing is not None
         log._components.writing.timer.wake()
         time.sleep(max(0.0, (begin - clock.now_ms()) / 1000))
         tell("first", measure(log, clock, given.seconds / 2, 0)[1])
@@ -99,7 +103,7 @@ def main() -> None:
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("LOCK"))  # as a kill leaves it
         log.close()
         started = time.perf_counter()
-        with MessageLog.open(copy, **settings) as again:
+        with open_log(copy, clock) as again:
             print(f"opened after a kill in {time.perf_counter() - started:.1f} s")
             opened = clock.now_ms()
             offset = again.end_offset("timed", 0)
@@ -109,7 +113,7 @@ def main() -> None:
             tell("due from then on", late[due >= caught_up])
         clock.ahead_ms += HOUR_MS
         started = time.perf_counter()
-        with MessageLog.open(copy, **settings) as again:
+        with open_log(copy, clock) as again:
             offset = before = again.end_offset("timed", 0)
             while offset < given.messages:
                 offset = again.read("timed", 0, offset, max_count=100_000, wait=5.0).next_offset
