@@ -10,7 +10,7 @@ from benchmarks.bench import compact_only, newest_file, store_that_is_down
 from benchmarks.data import TOPIC, Block
 from benchmarks.floor import floor_contains, load_floor
 from benchmarks.measure import Row, seconds, take_turns
-from tierdex.fileparts.layout import Part
+from tierdex.fileparts.layout import FILTER_PARTITION, Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,10 @@ def one_filter(bench: Bench, folder: Path, bits: int, most_bits: float, most_fal
     with store.outage():
         compact_only(index)
         file: Any = newest_file(index).reader
-        size = (file._view(Part.FILTER).nbytes + file._view(Part.FILTER_PARTITIONS).nbytes) * 8
+        table = file._view(Part.FILTER_PARTITIONS).view(FILTER_PARTITION)
+        prints = table["segment_length"].astype(np.int64) * (table["segment_count"] + 3)
+        size = int(prints.sum()) * bits + table.nbytes * 8
+        groups = file._view(Part.FILTER).nbytes * 8  # the directory lies among the prints (0035)
         rng = np.random.default_rng(3)
         asked = bench.size(20_000_000)
         absent = rng.integers(0, 1 << 64, asked, dtype=np.uint64)
@@ -60,6 +63,14 @@ def one_filter(bench: Bench, folder: Path, bits: int, most_bits: float, most_fal
     least = 1 / (1 << bits)  # by chance, of a fingerprint of so many bits
     bench.add(
         Row(5, f"{name}: bits an item", "bit", per_item, "print", bits, per_item / bits, most_bits)
+    )
+    bench.add(
+        Row(
+            5,
+            "  in hash groups, with the directory",
+            "bit",
+            (groups + table.nbytes * 8) / file.item_count,
+        )
     )
     bench.add(
         Row(5, f"{name}: false positives", "", share, "chance", least, share / least, most_false)
