@@ -11,7 +11,7 @@ from tierdex.clock import Bell
 from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
 from tierdex.log_service.levels import Level
 from tierdex.log_service.mending import note_ends
-from tierdex.log_service.queue_table import QueueTable
+from tierdex.log_service.queue_table import QueueTable, queues_of_ends
 from tierdex.log_service.read_policy import policy_of
 from tierdex.log_service.reads import ReadLimits, place_of
 from tierdex.value_rules import INT32_MAX, check_integer, check_topic
@@ -142,7 +142,7 @@ class CheckedReads:
             queues = QueueTable()
             for handle in files:
                 note_ends(queues, handle.reader)
-        queues.raise_ends(*gone.ends.columns())
+        queues.raise_ends(*queues_of_ends(gone.ends))
         self._collected = _Collected(snapshot.file_list, gone, counts, queues)
         return queues
 

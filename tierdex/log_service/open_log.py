@@ -70,7 +70,7 @@ from tierdex.log_service.published_queues import (
     refuse_unnoted,
     settle_note,
 )
-from tierdex.log_service.queue_table import QueueTable
+from tierdex.log_service.queue_table import QueueTable, queues_of_ends
 from tierdex.log_service.reads import LogReads
 from tierdex.log_service.remote_commits import RemoteCommits
 from tierdex.log_service.single_appends import SingleAppends
@@ -310,7 +310,7 @@ class _OwnerOpening:
 
     def _begin(self, note: PublishedNote, state: ManifestState | None) -> None:
         """Recover folder and queues; wire the components."""
-        self._queues.note_ends(*note.ends.columns())  # what is published, first
+        self._queues.note_ends(*queues_of_ends(note.ends))  # what is published, first
         for file in note.files.values():
             self.numbers.see(file.number)
         has_lost = self._recover(note, state)
@@ -366,7 +366,7 @@ class _OwnerOpening:
                 # begins: an offset of a newest file may be given again.
                 quarantine(filesystem, paths, file_state, path, error.reason, recovered)
         self._missing = _quarantined(self._seams, paths)
-        self._queues.raise_ends(*gone.ends.columns())
+        self._queues.raise_ends(*queues_of_ends(gone.ends))
         forgotten = self.gone.forgotten.current
         kept = forgotten.below(self._queues.next_offset)
         if kept is not forgotten:  # taken over, and offsets that were lost are given anew

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.journal.sealed import SealedJournal
     from tierdex.logfile.journal.tables import Snapshot
+    from tierdex.logfile.queue_ends import QueueEnds
 
 
 class RowQueues(NamedTuple):
@@ -231,12 +232,7 @@ class QueueTable:
 def queues_of_tables(tables: Tables) -> tuple[QueueColumns, np.ndarray, np.ndarray]:
     """Return (queues, first offsets i8, next offsets i8) of an unsealed journal, in its own numbers."""
     states = tables.states()
-    ends, names = tables.names()
-    columns = QueueColumns(
-        BinaryColumn(np.concatenate([[0], ends]).astype(np.int64), names),
-        states["topic"].astype(np.uint32),
-        states["queue_id"].astype(np.int32),
-    )
+    columns = _columns(*tables.names(), states["topic"], states["queue_id"])
     first = states["first_offset"].astype(np.int64)
     return columns, first, first + states["count"]
 
@@ -244,22 +240,27 @@ def queues_of_tables(tables: Tables) -> tuple[QueueColumns, np.ndarray, np.ndarr
 def queues_of_grouped(file: GroupedFile) -> tuple[QueueColumns, np.ndarray]:
     """Return (queues, next offsets i8) of a grouped file. Raises CorruptFileError."""
     rows = file.queues()
-    ends = file.topics.rows["name_end"].astype(np.int64)
-    columns = QueueColumns(
-        BinaryColumn(np.concatenate([[0], ends]).astype(np.int64), file.topics.names),
-        rows.topics.astype(np.uint32),
-        rows.queue_ids.astype(np.int32),
-    )
+    columns = _columns(file.topics.ends, file.topics.names, rows.topics, rows.queue_ids)
     return columns, rows.first_offsets + rows.counts
 
 
 def queues_of_sealed(journal: SealedJournal) -> tuple[QueueColumns, np.ndarray]:
     """Return (queues, next offsets i8) of a sealed journal. Raises CorruptFileError."""
-    queues = journal.queues()
-    ends = journal.topics.rows["name_end"].astype(np.int64)
-    columns = QueueColumns(
-        BinaryColumn(np.concatenate([[0], ends]).astype(np.int64), journal.topics.names),
-        queues["topic"].astype(np.uint32),
-        queues["queue_id"].astype(np.int32),
-    )
-    return columns, queues["first_offset"].astype(np.int64) + queues["count"]
+    rows, topics = journal.queues(), journal.topics
+    columns = _columns(topics.ends, topics.names, rows["topic"], rows["queue_id"])
+    return columns, rows["first_offset"].astype(np.int64) + rows["count"]
+
+
+def queues_of_ends(ends: QueueEnds) -> tuple[QueueColumns, np.ndarray]:
+    """Return (queues, next offsets i8) of a table of ends."""
+    rows, topics = ends.rows, ends.topics
+    columns = _columns(topics.ends, topics.names, rows["topic"], rows["queue_id"])
+    return columns, rows["next_offset"].astype(np.int64)
+
+
+def _columns(
+    name_ends: np.ndarray, names: np.ndarray, topics: np.ndarray, queue_ids: np.ndarray
+) -> QueueColumns:
+    offsets = np.concatenate([[0], name_ends]).astype(np.int64)
+    index, ids = topics.astype(np.uint32), queue_ids.astype(np.int32)
+    return QueueColumns(BinaryColumn(offsets, names), index, ids)

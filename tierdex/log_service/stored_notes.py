@@ -1,5 +1,7 @@
 """The notes of a log that its store carries, read where its folder is not: mounted logs, jobs, verifying.
 
+Plans of jobs read them in a process that starts for the plan, so this loads no kernels.
+
 Depends on errors, lifecycle, seams, carried_notes, gone_messages and published_note.
 """
 

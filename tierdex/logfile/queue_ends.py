@@ -5,7 +5,8 @@
     head 24 | names of topics, zeros to 8 | topic rows (layout.TOPIC) | queue rows (layout.QUEUE_TABLE_ROW)
 
 It is what outlives the messages themselves: a queue whose files are all gone goes on where it ended. Whoever
-stores the bytes checks them. No Python object a queue. Depends on columns, layout and topics.
+stores the bytes checks them. No Python object a queue, and no kernels. Depends on columns, layout
+and topics.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.logfile import layout
-from tierdex.logfile.columns import BinaryColumn, QueueColumns
 from tierdex.logfile.topics import Topics
 
 if TYPE_CHECKING:
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from tierdex.logfile.columns import QueueColumns
+
 
 class QueueEnds:
     """Queues with their next offsets, and the number of the last file that held messages. Immutable."""
 
     def __init__(self, topics: Topics, rows: np.ndarray) -> None:
         """`rows` (layout.QUEUE_TABLE_ROW) in order of (topic, queue_id), as `topics` know them."""
-        self._topics = topics
-        self._rows = rows
+        self.topics = topics
+        self.rows = rows
         self._keys = _keys(rows["topic"], rows["queue_id"])
 
     @classmethod
@@ -47,60 +49,56 @@ class QueueEnds:
         return _joined([names.value(i) for i in order], rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def next_offset(self, topic: bytes, queue_id: int) -> int:
         """Return the offset behind a queue's last message; 0 for a queue that is not here."""
-        if not len(self._rows):
+        if not len(self.rows):
             return 0
-        index = self._topics.find(topic)
+        index = self.topics.find(topic)
         if index < 0:
             return 0
         key = (index << 32) | queue_id
         place = int(np.searchsorted(self._keys, key))
         if place == len(self._keys) or int(self._keys[place]) != key:
             return 0
-        return int(self._rows["next_offset"][place])
+        return int(self.rows["next_offset"][place])
 
     def joined(self, other: QueueEnds) -> QueueEnds:
         """Return the queues of both; of a queue in both the greater offset."""
         both = (self, other)
-        names = sorted({name for ends in both for name in ends._names()})
+        names = sorted({name for ends in both for name in ends.names()})
         places = {name: place for place, name in enumerate(names)}
         parts = []
         for ends in both:
-            mapped = np.array([places[name] for name in ends._names()], np.uint32)
-            rows = ends._rows.copy()
+            mapped = np.array([places[name] for name in ends.names()], np.uint32)
+            rows = ends.rows.copy()
             rows["topic"] = mapped[rows["topic"]] if len(rows) else 0
             parts.append(rows)
         return _joined(names, np.concatenate(parts))
 
-    def columns(self) -> tuple[QueueColumns, np.ndarray]:
-        """Return (queues, next offsets i8)."""
-        ends = self._topics.rows["name_end"].astype(np.int64)
-        names = BinaryColumn(np.concatenate([[0], ends]).astype(np.int64), self._topics.names)
-        topics = np.ascontiguousarray(self._rows["topic"])
-        ids = np.ascontiguousarray(self._rows["queue_id"])
-        return QueueColumns(names, topics, ids), self._rows["next_offset"].astype(np.int64)
+    def names(self) -> list[bytes]:
+        """Return the topics' names, in order."""
+        return [self.topics.name(index) for index in range(len(self.topics))]
 
     def last_files(self) -> dict[bytes, int]:
         """Return for each topic the number of the last file that held messages of any of its queues."""
-        newest = np.full(len(self._topics), -1, np.int64)
-        np.maximum.at(newest, self._rows["topic"], self._rows["last_file"])
-        return dict(zip(self._names(), newest.tolist(), strict=True))
+        newest = np.full(len(self.topics), -1, np.int64)
+        np.maximum.at(newest, self.rows["topic"], self.rows["last_file"])
+        return dict(zip(self.names(), newest.tolist(), strict=True))
 
     # -- bytes -----------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
         """Return the bytes that `decode` takes."""
         head = np.zeros((), layout.QUEUE_TABLE_HEAD)
-        head["queue_count"], head["topic_count"] = len(self._rows), len(self._topics)
-        head["names_bytes"] = len(self._topics.names)
-        names = self._topics.names.tobytes()
+        head["queue_count"], head["topic_count"] = len(self.rows), len(self.topics)
+        head["names_bytes"] = len(self.topics.names)
+        names = self.topics.names.tobytes()
         return b"".join(
             (
                 head.tobytes(), names, bytes(-len(names) % 8),
-                self._topics.rows.tobytes(), self._rows.tobytes(),
+                self.topics.rows.tobytes(), self.rows.tobytes(),
             )
         )  # fmt: skip
 
@@ -129,9 +127,6 @@ class QueueEnds:
         ):
             raise CorruptFileError(path, "the queues of a queue table are not in order")
         return ends
-
-    def _names(self) -> list[bytes]:
-        return [self._topics.name(index) for index in range(len(self._topics))]
 
 
 def _keys(topics: np.ndarray, queue_ids: np.ndarray) -> np.ndarray:

@@ -1,10 +1,11 @@
 """The topics of an immutable log file: names in one run of bytes, rows in order of names.
 
-Depends on fileparts, layout and kernels.topics.
+Depends on fileparts and layout. Plans of jobs read topics, so this loads no kernels.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.memory import address
 from tierdex.logfile import layout
-from tierdex.logfile.kernels import topics as k
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -28,9 +28,10 @@ class Topics:
             raise CorruptFileError(path, f"topics have {memoryview(rows).nbytes} bytes")
         self.rows: np.ndarray = np.frombuffer(memoryview(rows), layout.TOPIC)
         self.names: np.ndarray = np.frombuffer(memoryview(names), np.uint8)
-        ends = self.rows["name_end"].astype(np.int64)
-        lengths = np.diff(ends, prepend=0)
-        last = int(ends[-1]) if len(ends) else 0
+        self.ends: np.ndarray = self.rows["name_end"].astype(np.int64)  # of names
+        self._texts = memoryview(names)
+        lengths = np.diff(self.ends, prepend=0)
+        last = int(self.ends[-1]) if len(self.ends) else 0
         queues = self.rows["queue_count"].astype(np.int64)
         first = np.cumsum(queues) - queues
         sound = (
@@ -46,22 +47,18 @@ class Topics:
         return len(self.rows)
 
     @property
-    def at(self) -> k.TopicsAt:
-        """Where kernels find rows and names, as long as this lives."""
-        return k.TopicsAt(self.rows.ctypes.data, len(self.rows), address(self.names))
+    def at(self) -> tuple[int, int, int]:
+        """The values of `TopicsAt`: where kernels find rows and names, as long as this lives."""
+        return self.rows.ctypes.data, len(self.rows), address(self.names)
 
     def find(self, name: bytes) -> int:
         """Return the index of a topic, or -1."""
-        wanted = np.frombuffer(name, np.uint8)
-        if not len(wanted):
-            return -1
-        at = address(wanted)
-        rows = self.rows.ctypes.data
-        return int(k.find_topic(rows, len(self.rows), address(self.names), at, len(wanted)))
+        index = bisect_left(range(len(self.ends)), name, key=self.name)
+        return index if index < len(self.ends) and self.name(index) == name else -1
 
     def name(self, index: int) -> bytes:
-        begin = int(self.rows["name_end"][index - 1]) if index else 0
-        return self.names[begin : int(self.rows["name_end"][index])].tobytes()
+        begin = self.ends.item(index - 1) if index else 0
+        return self._texts[begin : self.ends.item(index)].tobytes()
 
     def index_of_queue(self, queue: int) -> int:
         """Return the topic of the queue at place `queue`."""

@@ -120,9 +120,9 @@ class QueueTally:
 
     def _columns_of(self, told: QueueEnds) -> tuple[np.ndarray, np.ndarray]:
         """Return the keys and ends (i8 each) of the queues that a table tells of."""
-        queues, ends = told.columns()
-        names = [queues.topics.value(i) for i in range(len(queues.topics))]
-        return self._keys_of(names, queues.topic_index, queues.queue_ids), ends
+        rows = told.rows
+        keys = self._keys_of(told.names(), rows["topic"], rows["queue_id"])
+        return keys, rows["next_offset"].astype(np.int64)
 
     def _keys_of(
         self, names: Sequence[bytes], topics: np.ndarray, queue_ids: np.ndarray

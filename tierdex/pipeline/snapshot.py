@@ -35,7 +35,7 @@ from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
 from tierdex.lifecycle.topic_set import may_hold
-from tierdex.log_service.stored_places import read_places
+from tierdex.log_service.stored_notes import read_stored_notes
 from tierdex.logfile.forgotten import NOWHERE
 from tierdex.settings import load_settings
 
@@ -148,7 +148,7 @@ def take_log_snapshot(
         file
         for state in states
         if state.files_of(LOG_KIND)
-        for file in log_files_of(state, now_ms, read_places(store, state))
+        for file in log_files_of(state, now_ms, read_stored_notes(store, state).forgotten.places)
     )
     return tuple(files), states
 

@@ -19,6 +19,7 @@ from tierdex.logfile.grouped.kernels import places as k
 from tierdex.logfile.grouped.pages import Scratch
 from tierdex.logfile.grouped.sidecar import PageSpan
 from tierdex.logfile.kernels.places import C_COUNT
+from tierdex.logfile.kernels.topics import TopicsAt
 from tierdex.logfile.messages import RowsOfPlaces
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class GroupedPlaces:
 
     def find(self, asked: np.ndarray, found: np.ndarray) -> None:
         """Write what the file has of each place (i8, F_* a row)."""
-        k.find_grouped(self._words, self._blocks.words, self._file.topics.at, asked, found)
+        topics = TopicsAt(*self._file.topics.at)
+        k.find_grouped(self._words, self._blocks.words, topics, asked, found)
 
     def rows(self, walk: np.ndarray, chosen: np.ndarray, most: int) -> RowsOfPlaces:
         """Return the addresses of all chosen messages as rows, `most` of them at most. Raises OSError."""

@@ -14,6 +14,7 @@ import numpy as np
 from tierdex.fileparts.memory import address
 from tierdex.logfile.journal.kernels import places as k
 from tierdex.logfile.journal.kernels.state import W_BASE_TIME
+from tierdex.logfile.kernels.topics import TopicsAt
 from tierdex.logfile.messages import RowsOfPlaces
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class DensePlaces:
 
     def find(self, asked: np.ndarray, found: np.ndarray) -> None:
         """Write what the journal has of each place (i8, F_* a row)."""
-        k.find_dense(self._index.words, self._index.blocks.words, self._topics.at, asked, found)
+        topics = TopicsAt(*self._topics.at)
+        k.find_dense(self._index.words, self._index.blocks.words, topics, asked, found)
 
     def rows(self, walk: np.ndarray, chosen: np.ndarray, most: int) -> RowsOfPlaces:
         """Return the addresses of all chosen rows, `most` of them at most, verified."""
