@@ -14,16 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from tierdex.app.http.models import (
-    EntriesToPut,
-    ExpireOrder,
-    ForgetOrder,
     Given,
     Int64,
     Key,
-    Lookups,
     Missing,
-    Nothing,
-    ResumeOrder,
     Time,
     Topic,
     Unasked,
@@ -252,8 +246,3 @@ class TimerHours(BaseModel):
     """The hours that have messages to be delivered, in order."""
 
     hours: list[TimerHour]
-
-
-RAW_BODIES: tuple[type[BaseModel], ...] = (
-    EntriesToPut, Lookups, MessagesToAppend, ExpireOrder, ForgetOrder, ResumeOrder, Nothing,
-)  # fmt: skip

@@ -2,7 +2,7 @@
 
 `python -m tools.generate_docs openapi` writes it to openapi.yaml.
 
-Depends on fastapi, message_models, models and problems.
+Depends on fastapi, admin_models, message_models, models and problems.
 """
 
 from __future__ import annotations
@@ -13,14 +13,19 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from tierdex import __version__
-from tierdex.app.http.message_models import RAW_BODIES
-from tierdex.app.http.models import Problem
+from tierdex.app.http.admin_models import ExpireOrder, ForgetOrder, ResumeOrder
+from tierdex.app.http.message_models import MessagesToAppend
+from tierdex.app.http.models import EntriesToPut, Lookups, Nothing, Problem
 from tierdex.app.http.problems import PROBLEM_JSON
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from fastapi.routing import APIRoute
+    from pydantic import BaseModel
 
+_RAW_BODIES: tuple[type[BaseModel], ...] = (  # which routes read by themselves
+    EntriesToPut, Lookups, MessagesToAppend, ExpireOrder, ForgetOrder, ResumeOrder, Nothing,
+)  # fmt: skip
 DESCRIPTION = (
     "Finds any message of a log by its key or message ID. Times are int64 milliseconds since the "
     "epoch, ranges inclusive; integers are exact 64-bit numbers. Every error is a problem "
@@ -102,7 +107,7 @@ def describe_service(app: FastAPI) -> dict[str, Any]:
         schemas.pop(name, None)
     _, found = models_json_schema(
         [
-            *((model, "validation") for model in RAW_BODIES),
+            *((model, "validation") for model in _RAW_BODIES),
             (Problem, "serialization"),
         ],
         ref_template=_REFERENCE,
