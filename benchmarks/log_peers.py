@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from benchmarks.bench import Bench
     from benchmarks.measure import Timings
+    from tierdex import Durability
 
 TARGET = 13
 SIZE = 150  # bytes of a body
@@ -55,7 +56,7 @@ class Ours:
     def __init__(self, folder: Path, queues: int, *, sync: bool) -> None:
         self._log = MessageLog.open(folder, index=False)
         self._queues = queues
-        self._durability = "disk" if sync else "os"
+        self._durability: Durability = "disk" if sync else "os"
 
     def single(self, in_flight: int, count: int, size: int) -> float:
         body, log = b"x" * size, self._log

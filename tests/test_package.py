@@ -34,7 +34,7 @@ PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
     "ForgetReceipt", "FoundMessages", "Histogram", "Index", "Journey", "Keys", "KnownTopics",
     "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError",
-    "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "Receipt", "Settings",
+    "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "ReadPolicyName", "Receipt", "Settings",
     "ShownMessage", "Time", "TimerHour", "TopicInfo", "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [

@@ -11,6 +11,8 @@ def right(index: tierdex.Index, client: tierdex.Client) -> int:
     index.flush("remote")
     answer: tierdex.Answer = index.query("t", key="a", on_error="fail")
     explain: tierdex.Explain | None = answer.explain
+    level: tierdex.Durability = "remote"
+    client.append(topic="t", queue_id=0, body=b"x", keys={"a"}, durability=level)
     files: list[tierdex.FileInfo] = [*index.files(), *client.files()]
     assert explain is None or files
     return sum(entry.offset + entry.size for entry in answer.entries)
@@ -36,6 +38,16 @@ def wrong(index: tierdex.Index, client: tierdex.Client) -> None:
     index.query("t", key="a", on_error="ignore")  # refused
     index.qurey("t", key="a")  # refused
     raise tierdex.errors.NotFuondError("x")  # refused
+
+
+def wrong_log(log: tierdex.MessageLog, client: tierdex.Client) -> None:
+    log.append(topic="t", queue_id=0, body=b"x", keys="abc")  # refused
+    client.append(topic="t", queue_id=0, body=b"x", keys="abc")  # refused
+    log.append_nowait(topic="t", queue_id=0, body=b"x", durability="dsk")  # refused
+    client.append_batch(topic="t", queue_id=0, body=[b"x"], durability="dsk")  # refused
+    log.flush("dsk")  # refused
+    client.read("t", 0, 0, visible="dsk")  # refused
+    log.get("t", key="a", policy="FORCED")  # refused
 
 
 async def wrong_too(client: tierdex.AsyncClient) -> None:

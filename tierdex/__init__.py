@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.queue_reader import QueueReader
     from tierdex.settings import Settings
     from tierdex.times import Time
-    from tierdex.value_rules import Durability, Keys, OnError
+    from tierdex.value_rules import Durability, Keys, OnError, ReadPolicyName
 
 __version__ = "0.1.0"
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "PendingBatch",
     "QueueReader",
     "ReadAnswer",
+    "ReadPolicyName",
     "Receipt",
     "Settings",
     "ShownMessage",
@@ -98,7 +99,7 @@ _HOMES = {
     "tierdex.log_service.queue_reader": ("QueueReader",),
     "tierdex.settings": ("Settings",),
     "tierdex.times": ("Time",),
-    "tierdex.value_rules": ("Durability", "Keys", "OnError"),
+    "tierdex.value_rules": ("Durability", "Keys", "OnError", "ReadPolicyName"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -20,6 +20,7 @@ SECONDS: Final = range(SECONDS_BEGIN, SECONDS_END)  # as milliseconds, days of 1
 Durability = Literal["received", "os", "disk", "remote"]
 _LEVELS: Final[tuple[Durability, ...]] = get_args(Durability)
 OnError = Literal["partial", "fail"]
+ReadPolicyName = Literal["DISABLE", "NOT_IN_DISK", "NOT_IN_MEM", "FORCE"]
 # A string is an iterable of strings too: with one of these types a checker refuses `keys="abc"`.
 Keys = list[str] | tuple[str, ...] | set[str] | frozenset[str]
 

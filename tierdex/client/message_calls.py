@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tierdex.client.call import Steps
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.times import Time
+    from tierdex.value_rules import Durability, Keys, ReadPolicyName
 
 T = TypeVar("T")
 PATH = "/v1/messages"
@@ -54,13 +55,13 @@ def append(
     queue_id: int,
     body: bytes,
     key: str | None = None,
-    keys: Any = None,
+    keys: Keys | None = None,
     message_id: str | None = None,
     headers: Any = None,
     timestamp: Time | None = None,
     deliver_at: Time | None = None,
     expect_offset: int | None = None,
-    durability: str = "disk",
+    durability: Durability = "disk",
 ) -> Call[int]:
     """Append one message; return its offset, -1 where it waits. Raises as `MessageLog.append`."""
     keys = one_or_many(key, keys)
@@ -99,7 +100,7 @@ def append_batch(
     headers: Any = None,
     timestamp: Any = None,
     deliver_at: Any = None,
-    durability: str = "disk",
+    durability: Durability = "disk",
 ) -> Call[AppendReceipt]:
     """Append messages by column, all or none; return their offsets."""
     level = level_of(durability, "durability")
@@ -124,8 +125,8 @@ def read(
     max_count: int = 100,
     max_bytes: int = 1 << 20,
     wait: float = 0.0,
-    visible: str = "disk",
-    policy: str | None = None,
+    visible: Durability = "disk",
+    policy: ReadPolicyName | None = None,
     group: str | None = None,
 ) -> Steps[ReadAnswer]:
     """Return messages of a queue from `offset` on; at its end wait for more, up to `wait` seconds."""
@@ -158,8 +159,8 @@ def read_arrow(
     max_count: int = 100,
     max_bytes: int = 1 << 20,
     wait: float = 0.0,
-    visible: str = "disk",
-    policy: str | None = None,
+    visible: Durability = "disk",
+    policy: ReadPolicyName | None = None,
     group: str | None = None,
 ) -> Steps[Any]:
     """Return the same as an Arrow table, as `MessageLog.read_arrow` does."""
@@ -185,8 +186,8 @@ def get(
     end: Time | None = None,
     max_count: int = 64,
     cursor: str | None = None,
-    visible: str = "disk",
-    policy: str | None = None,
+    visible: Durability = "disk",
+    policy: ReadPolicyName | None = None,
 ) -> Call[FoundMessages]:
     """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
     asked = query_string(
@@ -253,7 +254,7 @@ def begin_offset(topic: str, queue_id: int) -> Call[int]:
     return _offsets(topic, queue_id, None, lambda told: int(told["begin_offset"]))
 
 
-def end_offset(topic: str, queue_id: int, *, level: str = "disk") -> Call[int]:
+def end_offset(topic: str, queue_id: int, *, level: Durability = "disk") -> Call[int]:
     """Return the offset behind the last message that has `level`."""
     wanted: Level = level_of(level, "level")
 

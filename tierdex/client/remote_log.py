@@ -4,7 +4,7 @@ Names, answers and errors are those of the embedded log; only its `topics` is `l
 `topics` are the index's. An append is never repeated: where its answer was lost, look at the end offset, or
 give `expect_offset`. Only `reader` is written twice: an iterator is not an asynchronous one.
 
-Depends on message_calls, verbs and log_service.
+Depends on message_calls, verbs, log_service and value_rules.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tierdex.log_service.answer import Message, ReadAnswer
+    from tierdex.value_rules import Durability, ReadPolicyName
 
 
 class LogVerbs:
@@ -57,8 +58,8 @@ class LogReading(LogVerbs, Synchronous):
         max_count: int = 1000,
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
-        visible: str = "disk",
-        policy: str | None = None,
+        visible: Durability = "disk",
+        policy: ReadPolicyName | None = None,
     ) -> QueueReader:
         """Return an iterator over the messages from `offset` on, as `MessageLog.reader` does."""
 
@@ -86,8 +87,8 @@ class AsyncLogReading(LogVerbs, Asynchronous):
         max_count: int = 1000,
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
-        visible: str = "disk",
-        policy: str | None = None,
+        visible: Durability = "disk",
+        policy: ReadPolicyName | None = None,
     ) -> AsyncIterator[Message]:
         """Yield the messages from `offset` on, until the end, as `MessageLog.reader` does.
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.log_index import LogIndex
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
+    from tierdex.value_rules import Durability, Keys, ReadPolicyName
 
 
 class MessageLog(OperatedLog):
@@ -143,13 +144,13 @@ class MessageLog(OperatedLog):
         queue_id: int,
         body: bytes,
         key: str | None = None,
-        keys: Any = None,
+        keys: Keys | None = None,
         message_id: str | None = None,
         headers: Any = None,
         timestamp: Time | None = None,
         deliver_at: Time | None = None,
         expect_offset: int | None = None,
-        durability: str = "disk",
+        durability: Durability = "disk",
     ) -> int:
         """Append one message; return its offset: 0, 1, 2, ... in each queue, without a gap.
 
@@ -176,13 +177,13 @@ class MessageLog(OperatedLog):
         queue_id: int,
         body: bytes,
         key: str | None = None,
-        keys: Any = None,
+        keys: Keys | None = None,
         message_id: str | None = None,
         headers: Any = None,
         timestamp: Time | None = None,
         deliver_at: Time | None = None,
         expect_offset: int | None = None,
-        durability: str = "disk",
+        durability: Durability = "disk",
     ) -> PendingAppend:
         """Stage one message and return at once; `commit.add_callback(level, ...)` tells when it is safe.
 
@@ -209,7 +210,7 @@ class MessageLog(OperatedLog):
         headers: Any = None,
         timestamp: Any = None,
         deliver_at: Any = None,
-        durability: str = "disk",
+        durability: Durability = "disk",
     ) -> AppendReceipt:
         """Append many messages by column, in order of rows; return their offsets.
 
@@ -233,11 +234,11 @@ class MessageLog(OperatedLog):
         queue_id: int,
         body: bytes,
         key: str | None = None,
-        keys: Any = None,
+        keys: Keys | None = None,
         message_id: str | None = None,
         timestamp: Time | None = None,
         expect_offset: int | None = None,
-        durability: str = "disk",
+        durability: Durability = "disk",
     ) -> PendingAppend | None:
         """As `append_nowait` where memory alone does it, for event loops; else None, and nothing is done.
 
@@ -269,7 +270,7 @@ class MessageLog(OperatedLog):
         headers: Any = None,
         timestamp: Any = None,
         deliver_at: Any = None,
-        durability: str = "disk",
+        durability: Durability = "disk",
     ) -> PendingBatch:
         """Stage many messages; `commit.add_callback(level, ...)` tells when they are safe.
 
@@ -284,7 +285,7 @@ class MessageLog(OperatedLog):
         return pending
 
     @with_disk_errors
-    def flush(self, durability: str = "disk") -> None:
+    def flush(self, durability: Durability = "disk") -> None:
         """Bring everything that was appended to a level.
 
         For "remote" the journal is rolled, at most once every `remote_interval`, for all who wait. Raises
@@ -310,8 +311,8 @@ class MessageLog(OperatedLog):
         max_count: int = 100,
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
-        visible: str = "disk",
-        policy: str | None = None,
+        visible: Durability = "disk",
+        policy: ReadPolicyName | None = None,
         group: str | None = None,
     ) -> ReadAnswer:
         """Return messages of a queue from `offset` on: at most `max_count`, and `max_bytes` after the first.
@@ -349,8 +350,8 @@ class MessageLog(OperatedLog):
         *,
         max_count: int = 100,
         max_bytes: int = 1 << 20,
-        visible: str = "disk",
-        policy: str | None = None,
+        visible: Durability = "disk",
+        policy: ReadPolicyName | None = None,
     ) -> Sequence[ReadAnswer]:
         """Return an answer for each (topic, queue_id, offset), in order; limits are each one's.
 
@@ -372,8 +373,8 @@ class MessageLog(OperatedLog):
         max_count: int = 1000,
         max_bytes: int = 1 << 20,
         wait: float = 0.0,
-        visible: str = "disk",
-        policy: str | None = None,
+        visible: Durability = "disk",
+        policy: ReadPolicyName | None = None,
     ) -> QueueReader:
         """Return an iterator over the messages from `offset` on, which stops at the end (`wait`: of both).
 
@@ -403,7 +404,7 @@ class MessageLog(OperatedLog):
         return self._reads.begin(topic, queue_id)
 
     @with_disk_errors
-    def end_offset(self, topic: str, queue_id: int, *, level: str = "disk") -> int:
+    def end_offset(self, topic: str, queue_id: int, *, level: Durability = "disk") -> int:
         """Return the offset behind the last message that has `level`; 0 for an unknown queue.
 
         Raises UnavailableError for `remote` while the store was not reached; that and CorruptFileError in a
@@ -430,7 +431,7 @@ class MessageLog(OperatedLog):
 
     @with_disk_errors
     def offset_at(
-        self, topic: str, queue_id: int, timestamp: Time, *, visible: str = "disk"
+        self, topic: str, queue_id: int, timestamp: Time, *, visible: Durability = "disk"
     ) -> int:
         """Return the least offset whose message has a time >= `timestamp`; the end offset if none has.
 
@@ -442,7 +443,9 @@ class MessageLog(OperatedLog):
         return self._components.reads.offset_at(at.topic, at.queue_id, time_ms, limits.level)
 
     @with_disk_errors
-    def call_when_more(self, callback: Callable[[], object], *, visible: str = "disk") -> None:
+    def call_when_more(
+        self, callback: Callable[[], object], *, visible: Durability = "disk"
+    ) -> None:
         """Call `callback()` once, from the committing thread, when more messages can be seen at `visible`.
 
         For event loops: register, read, then await what the callback wakes; it must return soon and
@@ -464,8 +467,8 @@ class MessageLog(OperatedLog):
         end: Time | None = None,
         max_count: int = 64,
         cursor: str | None = None,
-        visible: str = "disk",
-        policy: str | None = None,
+        visible: Durability = "disk",
+        policy: ReadPolicyName | None = None,
     ) -> FoundMessages:
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies.
 

@@ -11,6 +11,8 @@ from fastapi import FastAPI
 from playwright.sync_api import Page, expect
 
 from tests.app.console.fake_service import HOSTILE, INT64_MAX, YEAR_2013, Gate, fake_app
+from tierdex.errors import InvalidRequestError
+from tierdex.times import parse_time
 
 pytestmark = pytest.mark.browser
 
@@ -139,6 +141,41 @@ def test_times_are_read_and_written_in_the_chosen_zone(page: Page, serve: Serve)
     assert "begin=1372680000250" in page.url
 
 
+TIMES = [
+    "now", "-7d", "7d", "2h", "250ms", "1w", "0d", "--7d", "7y", "7D", "1 h", "7d2h", "1234567890d",
+    "2013-01-07", "2013-02-29", "2012-02-29", "0000-01-01", "0050-03-01", "9999-12-31", "13-1-7", "2013-01",
+    "2013-01-07T05:00:00Z", "2013-01-07t05:00:00.5z", "2013-01-07T05:00:00.123456789-05:30",
+    "0050-03-01T00:00:00Z", "2013-01-07T05:00:00.1234567890Z", "2013-01-07T24:00:00Z",
+    "2013-01-07T05:60:00Z", "2013-01-07T05:00:00+24:00",
+    "2013-01-07T05:00:00+23:59", "1969-12-31T23:59:59.9999Z", "0", "-1", "1362096000", "1362096000000",
+    "9223372036854775807", "9223372036854775808", "1e3", "1.5", "soon",
+]  # fmt: skip
+
+
+def test_fields_and_links_read_each_time_as_the_api_and_the_command_line_do(
+    page: Page, serve: Serve
+) -> None:
+    def read(text: str, is_end: bool) -> str | None:
+        try:
+            time = parse_time(text, field="begin", now_ms=lambda: YEAR_2013, is_end=is_end)
+        except InvalidRequestError:
+            return None
+        return str(time)
+
+    page.clock.set_fixed_time("2013-01-01T00:00:00Z")
+    page.goto(serve(fake_app()))
+    script = """async (texts) => {
+      const { parseTime } = await import("/console/times.js");
+      const read = (text, isEnd) => {
+        try { return String(parseTime(text, { isEnd })); } catch { return null; }
+      };
+      return texts.map((text) => [text, read(text, false), read(text, true)]);
+    }"""
+    assert page.evaluate(script, TIMES) == [
+        [text, read(text, False), read(text, True)] for text in TIMES
+    ]
+
+
 def test_zone_may_change_while_an_answer_is_awaited_and_after_a_refusal(
     page: Page, serve: Serve
 ) -> None:
@@ -199,6 +236,12 @@ def test_entries_of_several_pages_are_complete_only_when_every_page_was(
 ) -> None:
     page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=partial-first")
     expect(page.get_by_role("status")).to_contain_text("Incomplete: 1 file could not be asked")
+    later = "**/v1/entries?*cursor=*"
+    page.route(later, lambda route: route.fulfill(status=503, json={"detail": "no answer"}))
+    page.get_by_role("button", name="Next 64").click()
+    expect(page.locator(".pager")).to_contain_text("no answer (503)")
+    expect(page.locator("#entries tbody tr")).to_have_count(64)  # what was fetched stays
+    page.unroute(later)
     page.get_by_role("button", name="Next 64").click()
     expect(page.locator("#entries tbody tr")).to_have_count(90)
     expect(page.get_by_role("status")).to_contain_text("Incomplete: 1 file could not be asked")

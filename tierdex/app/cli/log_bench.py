@@ -2,14 +2,14 @@
 
 It needs nothing but the package. The comparisons with other logs are `make bench` of the repository.
 
-Depends on bench, log_loads, opening, options, output and log_service.
+Depends on bench, log_loads, opening, options, output, log_service and value_rules.
 """
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from tierdex.app.cli.opening import parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from tierdex.value_rules import Durability
 
 _BATCH = 10_000
 _SINGLES = 200
@@ -81,7 +84,7 @@ def _measure(data: Path, messages: int, size: int, queues: int) -> list[dict[str
 
     with MessageLog.open(data) as log:
 
-        def append(durability: str, count: int = batches) -> None:
+        def append(durability: Durability, count: int = batches) -> None:
             for _ in range(count):
                 log.append_batch(topic=_TOPIC, queue_id=queue_of, body=body, durability=durability)
 

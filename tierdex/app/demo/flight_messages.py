@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.value_rules import Durability
 
 _MONTH = 7  # characters of a message ID: 2013-01
 
@@ -41,7 +42,7 @@ class FlightMessages:
     def query(self, *, message_id: str) -> _Found:
         return _Found(self._log.get(message_id=message_id, max_count=1).messages)
 
-    def flush(self, durability: str = "disk", /) -> None:
+    def flush(self, durability: Durability = "disk", /) -> None:
         self._log.flush(durability)
 
     def put_batch(

@@ -9,7 +9,7 @@
 One callback serves all who wait for a level. Bells come at most every few milliseconds, however many
 commits there are, since each wakes everybody who waits for the level.
 
-Depends on starlette, problems and log_service.
+Depends on starlette, problems, log_service and value_rules.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.value_rules import Durability
 
 _PAUSE_S = 0.005  # between two bells of a level
 _LOOK_S = 0.1  # between two looks at a log that another process writes
@@ -40,8 +41,8 @@ class Arrivals:
         """`most` is the number of callers that may wait at one time."""
         self._log = log
         self._most = most
-        self._bells: dict[str, asyncio.Event] = {}  # the next bell of each level
-        self._rung_at: dict[str, float] = {}
+        self._bells: dict[Durability, asyncio.Event] = {}  # the next bell of each level
+        self._rung_at: dict[Durability, float] = {}
         self._ended = asyncio.Event()
         self._follows_files = False  # another process writes them
         self.waiting = 0
@@ -68,7 +69,7 @@ class Arrivals:
         request: Request,
         read: Callable[[], Awaitable[ReadAnswer]],
         seconds: float,
-        visible: str,
+        visible: Durability,
     ) -> ReadAnswer:
         """Return the first answer of `read` that tells something, or the last one in time.
 
@@ -105,7 +106,7 @@ class Arrivals:
             raise HttpRefusalError(499, "the caller left before there was more")
         return bell.is_set() and not self._ended.is_set()
 
-    def _has_more(self, answer: ReadAnswer, visible: str) -> bool:
+    def _has_more(self, answer: ReadAnswer, visible: Durability) -> bool:
         """Say whether to read again: memory tells, in a log that is written here."""
         with suppress(TierdexError):
             if self._follows_files:
@@ -114,7 +115,7 @@ class Arrivals:
             return end > answer.next_offset
         return True  # the read says what is wrong
 
-    def _bell(self, visible: str) -> asyncio.Event:
+    def _bell(self, visible: Durability) -> asyncio.Event:
         """Return the next bell of a level; have it rung."""
         bell = self._bells.get(visible)
         if bell is None:
@@ -132,14 +133,14 @@ class Arrivals:
                 loop.call_later(_LOOK_S, self._ring, visible)
         return bell
 
-    def _came(self, loop: asyncio.AbstractEventLoop, visible: str) -> None:
+    def _came(self, loop: asyncio.AbstractEventLoop, visible: Durability) -> None:
         due = self._rung_at.get(visible, 0.0) + _PAUSE_S
         if loop.time() >= due:
             self._ring(visible)
         else:
             loop.call_at(due, self._ring, visible)
 
-    def _ring(self, visible: str) -> None:
+    def _ring(self, visible: Durability) -> None:
         self._rung_at[visible] = asyncio.get_running_loop().time()
         self._bells.pop(visible).set()
 

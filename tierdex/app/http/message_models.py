@@ -27,7 +27,6 @@ from tierdex.app.http.models import (
 from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
 Encoding = Literal["text", "base64"]
-ReadPolicyName = Literal["DISABLE", "NOT_IN_DISK", "NOT_IN_MEM", "FORCE"]
 LogOffset = Annotated[
     int, Field(strict=True, ge=0, le=INT64_MAX, json_schema_extra={"format": "int64"})
 ]

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tierdex.app.http.message_models import Encoding, ReadPolicyName  # noqa: TC001 - read by pydantic
+from tierdex.app.http.message_models import Encoding  # noqa: TC001 - read by pydantic
 from tierdex.app.http.models import (
     ASKED_TIME_SCHEMA,
     KEY_SCHEMA,
@@ -28,7 +28,7 @@ from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT
 from tierdex.indexfile.schema import MESSAGE_RANGES
 from tierdex.settings import MIB, NODE_PATTERN
 from tierdex.times import MS_PATTERN
-from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
+from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability, ReadPolicyName
 
 if TYPE_CHECKING:
     from collections.abc import Collection

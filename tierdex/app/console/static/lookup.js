@@ -73,6 +73,7 @@ export class Lookup {
     const { explain, ...parameters } = this.query;
     const answerNode = byId("answer");
     this.form.clearErrors();
+    if (cursor !== null) byId("next-error").textContent = "";
     answerNode.setAttribute("aria-busy", "true");
     const started = performance.now();
     try {
@@ -86,8 +87,10 @@ export class Lookup {
     } catch (error) {
       if (error.name === "AbortError") return; // a newer query, or none, took its place
       if (!(error instanceof ApiError)) throw error;
-      this.#clear();
-      this.form.refuse(error.field, error.message);
+      if (cursor === null) {
+        this.#clear();
+        this.form.refuse(error.field, error.message);
+      } else byId("next-error").textContent = error.message; // the pages that stand are as true as before
       this.wantKey(error);
     }
     answerNode.setAttribute("aria-busy", "false");
@@ -189,6 +192,7 @@ export class Lookup {
     return element(
       "div", { class: "pager" },
       element("button", { type: "button", id: "next-page", on: { click: next } }, `Next ${this.query.max_count ?? 64}`),
+      element("span", { class: "bad-text", id: "next-error", role: "alert" }),
       element("span", { class: "quiet", id: "page-boundary" }, this.#boundary(entries)),
     );
   }

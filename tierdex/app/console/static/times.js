@@ -4,7 +4,7 @@
 const INT64_MAX = 2n ** 63n - 1n;
 const DATE_MAX = 8_640_000_000_000_000n; // beyond it a Date cannot say the day
 const TIME =
-  /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,3}))?)?)?\s*([Zz]|[+-]\d\d:\d\d)?$/;
+  /^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?\s*([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)?$/;
 const AGO = /^(?:now|-?(\d{1,9})(ms|s|m|h|d|w))$/;
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 const SECONDS = [1_000_000_000n, 9_999_999_999n]; // as milliseconds all of them are in early 1970
@@ -29,13 +29,14 @@ export function parseTime(text, { zone = "utc", isEnd = false } = {}) {
     match[5] ?? (isEnd ? 59 : 0),
     match[6] ?? (isEnd ? 59 : 0),
   ].map(Number);
-  const millisecond = Number((match[7] ?? (isEnd && !match[6] ? "999" : "0")).padEnd(3, "0"));
-  const plain = Date.UTC(year, month - 1, day, hour, minute, second, millisecond);
-  const back = new Date(plain);
-  if (back.getUTCMonth() !== month - 1 || back.getUTCDate() !== day || hour > 23 || minute > 59 || second > 59) {
+  const millisecond = Number((match[7] ?? (isEnd && !match[6] ? "999" : "0")).padEnd(3, "0").slice(0, 3));
+  const plain = new Date(0);
+  plain.setUTCFullYear(year, month - 1, day); // Date.UTC takes the year 50 for 1950
+  plain.setUTCHours(hour, minute, second, millisecond);
+  if (year < 1 || plain.getUTCMonth() !== month - 1 || plain.getUTCDate() !== day || hour > 23 || minute > 59 || second > 59) {
     throw new Error(`“${trimmed}” is not in the calendar. ${HINT}`);
   }
-  return BigInt(plain - offsetMinutes(match[8], zone, back) * 60_000);
+  return BigInt(plain.getTime() - offsetMinutes(match[8], zone, plain) * 60_000);
 }
 
 /** Say whether a time counts back from now, so that it means another moment tomorrow. */
@@ -69,10 +70,9 @@ function offsetMinutes(written, zone, plain) {
     return (written[0] === "-" ? -1 : 1) * (hours * 60 + minutes);
   }
   if (zone === "utc") return 0;
-  const local = new Date(
-    plain.getUTCFullYear(), plain.getUTCMonth(), plain.getUTCDate(), plain.getUTCHours(),
-    plain.getUTCMinutes(), plain.getUTCSeconds(), plain.getUTCMilliseconds(),
-  );
+  const local = new Date(0);
+  local.setFullYear(plain.getUTCFullYear(), plain.getUTCMonth(), plain.getUTCDate());
+  local.setHours(plain.getUTCHours(), plain.getUTCMinutes(), plain.getUTCSeconds(), plain.getUTCMilliseconds());
   return -local.getTimezoneOffset();
 }
 

@@ -5,7 +5,7 @@ string; if wanted `keys` list of string, or `key` string, `message_id` string, `
 struct<name: string, value: binary>, `timestamp` integer milliseconds or an Arrow timestamp, `deliver_at` as
 well, nulls allowed.
 
-Depends on numpy, pyarrow, arrow_stream, http, log_service and times.
+Depends on numpy, pyarrow, arrow_stream, http, log_service, times and value_rules.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.pending import PendingAppend
     from tierdex.settings import Settings
+    from tierdex.value_rules import Durability
 
 _BATCH = TypeAdapter(MessagesToAppend)
 _MESSAGES: TypeAdapter[Sequence[MessageToAppend]] = TypeAdapter(
@@ -58,7 +59,7 @@ class MessageColumns(NamedTuple):
     columns: Mapping[str, Any]
 
     def append_at_once(
-        self, log: MessageLog, durability: str, expect_offset: int | None
+        self, log: MessageLog, durability: Durability, expect_offset: int | None
     ) -> PendingBatch | None:
         """Stage one plain message where memory alone does it: for the event loop. None: use a thread."""
         if not self._is_one or not self.columns.keys().isdisjoint(("headers", "deliver_at")):
@@ -69,7 +70,7 @@ class MessageColumns(NamedTuple):
         return None if pending is None else _batch_of(pending)
 
     def append_nowait(
-        self, log: MessageLog, durability: str, expect_offset: int | None
+        self, log: MessageLog, durability: Durability, expect_offset: int | None
     ) -> PendingBatch:
         """Stage all messages, or none. Raises what `append_batch_nowait` raises.
 
