@@ -38,7 +38,7 @@ from tierdex.log_service.forgotten_messages import ForgetRequest, HeldBefore
 from tierdex.log_service.forgotten_names import NamedPlaces
 from tierdex.log_service.held_rows import TIMER_TOPIC
 from tierdex.log_service.levels import Level
-from tierdex.log_service.reads import STORE_ERRORS
+from tierdex.log_service.queue_parts import STORE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

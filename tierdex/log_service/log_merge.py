@@ -33,7 +33,7 @@ from tierdex.log_service.log_retention import sealed_times
 from tierdex.log_service.merge_plan import plan_merge
 from tierdex.log_service.merge_source import HiddenShares, candidate, open_sources
 from tierdex.log_service.published_merge import publish_merged
-from tierdex.log_service.reads import STORE_ERRORS
+from tierdex.log_service.queue_parts import STORE_ERRORS
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import QueueGapError, write_grouped
 from tierdex.logfile.grouped.sources import ForgettingSource

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.log_service.fetched_ranges import Next, ObjectRange
@@ -24,26 +24,36 @@ from tierdex.log_service.whole_object import ReadsInOrder, check_object
 from tierdex.logfile.grouped.file import GroupedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
-    import numpy as np
     from typing_extensions import Buffer
 
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.log_service.fetched_ranges import Ahead
-    from tierdex.log_service.levels import Level
     from tierdex.log_service.log_row import FileSizes
     from tierdex.log_service.read_ahead import Window
     from tierdex.log_service.reading import Reading
     from tierdex.log_service.tier import LogTails
-    from tierdex.logfile.columns import QueueColumns
     from tierdex.logfile.grouped.file import PageSpan, QueuePlace
-    from tierdex.logfile.messages import Extent
-    from tierdex.logfile.queue_ends import QueueEnds
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def _again_with_new_tail(ask: F) -> F:
+    """Return the method; where the sidecar turns out to be damaged, it is fetched anew, once."""
+
+    @wraps(ask)
+    def asked(self: PublishedLogFile, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return ask(self, *args, **kwargs)
+        except CorruptFileError as error:
+            logger.warning("sidecar fetched again", extra={"error": str(error)})
+            self._tails.forget_tail(self.row.uuid)
+            return ask(self, *args, **kwargs)
+
+    return cast("F", asked)
 
 
 class PublishedLogFile(GroupedLogFile):
@@ -64,31 +74,10 @@ class PublishedLogFile(GroupedLogFile):
         """The open sidecar, fetched when it is not here. Raises what the store raises."""
         return self._tails.get(self.row, self._node, partial(self._tails.fetch, self.row))
 
-    def _on_tail(self, use: Callable[[], T]) -> T:
-        """Return `use()`; a sidecar that turns out to be damaged is fetched anew, once."""
-        try:
-            return use()
-        except CorruptFileError as error:
-            logger.warning("sidecar fetched again", extra={"error": str(error)})
-            self._tails.forget_tail(self.row.uuid)
-            return use()
-
-    def ends(self, topics: Collection[bytes] | None = None) -> tuple[QueueColumns, np.ndarray]:
-        ends = super().ends
-        return self._on_tail(lambda: ends(topics))
-
-    def left_out(self) -> QueueEnds:
-        return self._on_tail(super().left_out)
-
-    def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
-        extent = super().extent
-        return self._on_tail(lambda: extent(topic, queue_id, level))
-
-    def _plan(
-        self, topic: bytes, queue_id: int, offset: int, max_count: int
-    ) -> tuple[GroupedFile, QueuePlace, PageSpan] | None:
-        plan = super()._plan
-        return self._on_tail(lambda: plan(topic, queue_id, offset, max_count))
+    ends = _again_with_new_tail(GroupedLogFile.ends)
+    left_out = _again_with_new_tail(GroupedLogFile.left_out)
+    extent = _again_with_new_tail(GroupedLogFile.extent)
+    _plan = _again_with_new_tail(GroupedLogFile._plan)
 
     @property
     def generation(self) -> int:

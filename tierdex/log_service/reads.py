@@ -18,12 +18,20 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
-from tierdex.lifecycle.file_state import FileState
+from tierdex.errors import CorruptFileError, UnavailableError
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.levels import Level
 from tierdex.log_service.many_reads import ManyAnswers, read_together
+from tierdex.log_service.queue_parts import (
+    STORE_ERRORS,
+    FilesInOrder,
+    HeldPart,
+    QueueParts,
+    is_away,
+    is_published,
+    look_up,
+)
 from tierdex.log_service.read_ahead import Reader
 from tierdex.log_service.read_policy import ReadPolicy
 from tierdex.log_service.reading import Reading
@@ -33,19 +41,18 @@ from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tierdex.errors import TierdexError
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.log_service.log_file import LogFile
     from tierdex.log_service.many_reads import Place
+    from tierdex.log_service.queue_parts import UnreadFile
     from tierdex.log_service.reading import Memory
 
 _QUEUES_KEPT = 65_536
 _SCAN_COUNT = 4096
 _ANY_BYTES = 1 << 62
 _NOBODY = Reader(None, b"", 0, -1)  # reads on
-STORE_ERRORS = (UnavailableError, StoreRefusedError, NotFoundError)  # of a published file
 
 
 class QueuePosition(NamedTuple):
@@ -79,77 +86,6 @@ class ReadLimits(NamedTuple):
     policy: ReadPolicy = ReadPolicy.NOT_IN_DISK
 
 
-class _Held(NamedTuple):
-    """The part of a queue in one file."""
-
-    handle: FileHandle
-    extent: Extent
-
-
-class _Unread(NamedTuple):
-    """A file that could not say what it has of a queue."""
-
-    number: int
-    missing: MissingMessages
-
-    def error(self) -> TierdexError:
-        """Return why what depends on the file is not known."""
-        file, reason = self.missing.file, self.missing.reason
-        if self.missing.is_away:
-            return UnavailableError(f"{file} cannot be asked: {reason}", retry_after_s=1.0)
-        return CorruptFileError(file, reason)
-
-
-class _Sealed(NamedTuple):
-    """A queue in the sealed files, and the files that could not say, both oldest first."""
-
-    held: tuple[_Held, ...]
-    unread: tuple[_Unread, ...]
-
-
-class _Queue(NamedTuple):
-    """A queue: its parts, oldest first, that are not gone, its bounds, and the files that could not say."""
-
-    held: list[_Held]
-    begin: int  # where it begins at the least
-    end: int
-    unread: tuple[_Unread, ...]
-
-    def before(self) -> Iterator[_Unread]:
-        """Yield the files that could not say, before the first part: the queue may begin in them."""
-        return (
-            each
-            for each in self.unread
-            if not self.held or each.number < self.held[0].handle.number
-        )
-
-    def behind(self) -> Iterator[_Unread]:
-        """Yield those behind the last part: it may end in them."""
-        return (
-            each
-            for each in self.unread
-            if not self.held or each.number > self.held[-1].handle.number
-        )
-
-
-class _Files:
-    """The files of one version of the table, and what is known of queues in the sealed ones."""
-
-    def __init__(self, file_list: FileList, node: str) -> None:
-        self.file_list = file_list
-        own = [handle for handle in file_list.iterate() if handle.node == node]  # oldest first
-        self.sealed = [handle for handle in own if not handle.reader.is_growing]
-        self.growing = [handle for handle in own if handle.reader.is_growing]
-        self._in_order = own
-        self.queues: dict[tuple[bytes, int], _Sealed] = {}
-
-    def at(self, level: Level) -> list[FileHandle]:
-        """Return the files that may hold messages of a level, oldest first."""
-        if level is not Level.REMOTE:
-            return self._in_order
-        return [handle for handle in self._in_order if _is_published(handle)]
-
-
 class LogReads:
     """Answers reads from the files of a table. Safe to share between threads."""
 
@@ -167,7 +103,7 @@ class LogReads:
         self._node = node
         self._gone = gone
         self.quarantined = quarantined
-        self._files: _Files | None = None
+        self._files: FilesInOrder | None = None
 
     def without_forgotten(self, topic: bytes, queue_id: int, batch: MessageBatch) -> MessageBatch:
         """Return what was read of a queue without what is forgotten: these messages are empty, and say so."""
@@ -229,11 +165,11 @@ class LogReads:
 
     def begin(self, topic: str, queue_id: int, level: Level) -> int:
         """Return where a queue begins. Raises UnavailableError, CorruptFileError while that is not known."""
-        return self._queue_at(topic, queue_id, level, _Queue.before).begin
+        return self._queue_at(topic, queue_id, level, QueueParts.before).begin
 
     def end(self, topic: str, queue_id: int, level: Level) -> int:
         """Return where a queue ends. Raises as `begin`."""
-        return self._queue_at(topic, queue_id, level, _Queue.behind).end
+        return self._queue_at(topic, queue_id, level, QueueParts.behind).end
 
     def bounds(self, topic: str, queue_id: int, level: Level) -> tuple[int, int]:
         """Return both; (0, 0) for a queue that holds nothing. Raises as `begin`."""
@@ -250,8 +186,12 @@ class LogReads:
         return None
 
     def _queue_at(
-        self, topic: str, queue_id: int, level: Level, asked: Callable[[_Queue], Iterator[_Unread]]
-    ) -> _Queue:
+        self,
+        topic: str,
+        queue_id: int,
+        level: Level,
+        asked: Callable[[QueueParts], Iterator[UnreadFile]],
+    ) -> QueueParts:
         with self._table.snapshot() as snapshot:
             queue = self._queue(self._files_of(snapshot), topic.encode(), queue_id, level)
             for each in asked(queue):
@@ -295,17 +235,17 @@ class LogReads:
 
     # -- files of a queue ------------------------------------------------------------------------------
 
-    def _files_of(self, snapshot: FileSnapshot) -> _Files:
+    def _files_of(self, snapshot: FileSnapshot) -> FilesInOrder:
         files = self._files
         if files is None or files.file_list is not snapshot.file_list:
-            files = self._files = _Files(snapshot.file_list, self._node)
+            files = self._files = FilesInOrder(snapshot.file_list, self._node)
         return files
 
-    def _queue(self, files: _Files, topic: bytes, queue_id: int, level: Level) -> _Queue:
+    def _queue(self, files: FilesInOrder, topic: bytes, queue_id: int, level: Level) -> QueueParts:
         """Return a queue's parts and bounds at a level."""
         sealed = files.queues.get((topic, queue_id))
         if sealed is None:
-            sealed = _look_up(files.sealed, topic, queue_id, level)
+            sealed = look_up(files.sealed, topic, queue_id, level)
             if len(files.queues) >= _QUEUES_KEPT:
                 files.queues.clear()
             if not sealed.unread:  # damage is looked at again
@@ -314,29 +254,31 @@ class LogReads:
         if (
             level is Level.REMOTE
         ):  # files go up in order: what is behind the last published one has not
-            while held and not _is_published(held[-1].handle):
+            while held and not is_published(held[-1].handle):
                 held.pop()
         for handle in files.growing if level is not Level.REMOTE else ():
             extent = handle.reader.extent(topic, queue_id, level)
             if extent is not None:
-                held.append(_Held(handle, extent))
+                held.append(HeldPart(handle, extent))
         # A journal found sealed while a newer one grows stands in order of numbers all the same.
         held.sort(key=lambda part: part.handle.number)
         kept, gone_to = self._kept(held, topic, queue_id)
         end = max(held[-1].extent.next_offset, gone_to) if held else gone_to
-        queue = _Queue(kept, kept[0].extent.first_offset if kept else end, end, sealed.unread)
+        queue = QueueParts(kept, kept[0].extent.first_offset if kept else end, end, sealed.unread)
         # Nothing is passed over for what cannot be read: below the first part there may be messages.
         is_open = queue.begin > gone_to and (any(queue.before()) or self._unknown() is not None)
         return queue._replace(begin=gone_to) if is_open else queue
 
-    def _kept(self, held: Sequence[_Held], topic: bytes, queue_id: int) -> tuple[list[_Held], int]:
+    def _kept(
+        self, held: Sequence[HeldPart], topic: bytes, queue_id: int
+    ) -> tuple[list[HeldPart], int]:
         """Return the parts without what is gone, and the offset below which everything is."""
         if self._gone.is_silent:
             return list(held), 0
         parts = [Part(*part.extent, part.handle.sealed_at_ms) for part in held]
         begin = self._gone.begin_in(topic, queue_id, parts)
         return [
-            _Held(handle, Extent(max(extent.first_offset, begin), extent.next_offset))
+            HeldPart(handle, Extent(max(extent.first_offset, begin), extent.next_offset))
             for handle, extent in held
             if extent.next_offset > begin
         ], begin
@@ -347,7 +289,7 @@ class LogReads:
 
     # -- messages --------------------------------------------------------------------------------------
 
-    def _answer(self, files: _Files, at: QueuePosition, limits: ReadLimits) -> ReadAnswer:
+    def _answer(self, files: FilesInOrder, at: QueuePosition, limits: ReadLimits) -> ReadAnswer:
         held, begin, end, unread = self._queue(files, at.name, at.queue_id, limits.level)
         first = max(at.offset, begin)
         collected = _Collected(first)
@@ -363,7 +305,7 @@ class LogReads:
                 if not missing:
                     missing += self._not_known(at.offset) or self._gap(collected.next_offset)
                 break
-            if limits.level is Level.REMOTE and not _is_published(part.handle):
+            if limits.level is Level.REMOTE and not is_published(part.handle):
                 missing.append(_not_published(part.handle, collected.next_offset))
                 break
             reading.following = [each.handle.reader for each in held[number + 1 :]]
@@ -405,13 +347,9 @@ class LogReads:
         return named or [MissingMessages("", "no file holds the messages from here on", offset)]
 
 
-def _is_published_from(held: Sequence[_Held], offset: int) -> bool:
+def _is_published_from(held: Sequence[HeldPart], offset: int) -> bool:
     """Say whether the next message of a queue lies in a published file."""
-    return any(offset < part.extent.next_offset for part in held if _is_published(part.handle))
-
-
-def _is_published(handle: FileHandle) -> bool:
-    return handle.state is FileState.UPLOADED
+    return any(offset < part.extent.next_offset for part in held if is_published(part.handle))
 
 
 def _not_published(handle: FileHandle, offset: int) -> MissingMessages:
@@ -433,7 +371,7 @@ class _Collected:
         return has_bytes or self.count >= limits.max_count
 
     def take(
-        self, part: _Held, at: QueuePosition, limits: ReadLimits, reading: Reading
+        self, part: HeldPart, at: QueuePosition, limits: ReadLimits, reading: Reading
     ) -> MissingMessages | None:
         """Take messages of one file; return what is damaged behind them, if anything is."""
         file: LogFile = part.handle.reader
@@ -454,7 +392,7 @@ class _Collected:
             damage = MissingMessages(part.handle.file_id, error.reason, batch.next_offset)
         except STORE_ERRORS as error:
             return MissingMessages(
-                part.handle.file_id, str(error), self.next_offset, is_away=_is_away(error)
+                part.handle.file_id, str(error), self.next_offset, is_away=is_away(error)
             )
         if self.count and len(batch) and len(batch.bodies) > bytes_left:
             return (
@@ -469,10 +407,6 @@ class _Collected:
         return damage
 
 
-def _is_away(error: Exception) -> bool:
-    return not isinstance(error, NotFoundError)
-
-
 def _before_damage(read: Callable[[int], MessageBatch], count: int, offset: int) -> MessageBatch:
     """Return the messages before the first that cannot be read, of `count` that cannot all be."""
     sound = MessageBatch(offset, 0, 0, 0)
@@ -485,21 +419,3 @@ def _before_damage(read: Callable[[int], MessageBatch], count: int, offset: int)
         except CorruptFileError:
             high = middle
     return sound
-
-
-def _look_up(handles: Sequence[FileHandle], topic: bytes, queue_id: int, level: Level) -> _Sealed:
-    held, unread = [], []
-    for handle in handles:
-        try:
-            extent = handle.reader.extent(topic, queue_id, level)
-        except CorruptFileError as error:
-            missing = MissingMessages(handle.file_id, error.reason)
-            unread.append(_Unread(handle.number, missing))
-            continue
-        except STORE_ERRORS as error:
-            missing = MissingMessages(handle.file_id, str(error), is_away=_is_away(error))
-            unread.append(_Unread(handle.number, missing))
-            continue
-        if extent is not None:
-            held.append(_Held(handle, extent))
-    return _Sealed(tuple(held), tuple(unread))
