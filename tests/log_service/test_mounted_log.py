@@ -15,6 +15,7 @@ from tierdex.errors import (
 )
 from tierdex.log_service.carried_notes import row_of_notes
 from tierdex.log_service.message_log import MessageLog
+from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
@@ -148,6 +149,30 @@ def test_dead_store_is_named_in_answers_of_a_mounted_log(world):
         assert not mounted.get("a", key="k1").complete
     mounted.refresh()
     world.look(mounted)
+
+
+def test_an_answer_older_than_wanted_names_the_logs_own_node_and_no_other(world):
+    stores_clock = ManualClock()
+    world.store = MemoryStore(clock=stores_clock)
+    log = world.open()
+    fill(world, log, 12)
+    publish(log)
+    other = KeyedWorld()
+    other.store = world.store
+    fill(other, other.open(node="second"), 3)  # and does not publish them
+    world.advance(log, 600_000)
+    stores_clock.advance(600)
+    world.append(log, QUEUES[0], b"later", ["new"], "id-new")
+    log.run_compaction()
+    assert log.get("a", key="new", fresh_within=60).complete
+    world.advance(log, 600_000)
+    stores_clock.advance(600)
+    found = mount(world, node="n").get("a", key="new", fresh_within=60)
+    assert [each.file for each in found.missing] == ["node:n"]
+    assert mount(world, node="n").get("a", key="new").complete
+    publish(log)
+    found = mount(world, node="n", fresh_within=60.0).get("a", key="new")
+    assert (len(found), found.missing) == (1, ())
 
 
 def test_what_was_forgotten_shows_neither_to_readers_of_the_store_nor_to_the_next_owner(world):

@@ -9,9 +9,11 @@ import time
 from typer.testing import CliRunner
 
 from tests.patience import PATIENCE_S
-from tests.pipeline.conftest import key_rows
+from tests.pipeline.conftest import key_rows, read
+from tierdex import Index
 from tierdex.app.cli import spark_session
 from tierdex.app.cli.commands import make_cli
+from tierdex.pipeline import last_scan
 
 
 def test_build_lookup_merge_and_verify(spark, run_cli, store_url, tmp_path):
@@ -31,6 +33,28 @@ def test_build_lookup_merge_and_verify(spark, run_cli, store_url, tmp_path):
     assert merged["files_merged"] == 2
     found = json.loads(run_cli("verify", store_url, "-o", "json").stdout)
     assert [file["is_sound"] for file in found["files"]] == [True, True]  # the file, its node
+
+
+def test_a_lookup_says_until_when_it_knows_all_and_fails_when_that_is_too_old(
+    run_cli, spark, store_url, tmp_path
+):
+    keys = tmp_path / "keys.csv"
+    keys.write_text("topic,key\norders,k7\n")
+    with Index.open(tmp_path / "data", node="broker", store=store_url, background=False) as owner:
+        owner.put(topic="orders", keys=["k7"], queue_id=0, offset=7, size=1, timestamp=7)
+        owner._components.writing.sign._components.claim.get().sign()
+        shown = run_cli("lookup", keys, store_url, "--on-error", "partial", "-o", "json")
+        assert "everything acknowledged before " in shown.stderr
+        assert "not asked: node broker (live)" in shown.stderr
+        assert [row["complete"] for row in json.loads(shown.stdout)["entries"]] == [True]
+        limited = ("lookup", keys, store_url, "--fresh-within", "0.001", "-o", "json")
+        shown = run_cli(*limited, "--on-error", "partial", exit_code=4)
+        assert "incomplete: node:broker: " in shown.stderr
+        assert [row["complete"] for row in json.loads(shown.stdout)["entries"]] == [False]
+        assert "older than asked for: " in run_cli(*limited, exit_code=4).stderr
+        scanned = read(spark, store_url, freshWithin="0.001", onError="partial")
+        assert scanned.count() == 0
+        assert "node:broker" in {note.partition(": ")[0] for note in last_scan().missing}
 
 
 def test_index_and_the_pointer_that_query_shows(run_cli, store_url, tmp_path):

@@ -9,6 +9,7 @@ from tests.pipeline.log_store import fill, open_log, publish, told
 from tierdex.errors import AlreadyExistsError, InvalidRequestError, NotFoundError
 from tierdex.pipeline import index_log, lookup
 from tierdex.pipeline.job_store import StoreLink
+from tierdex.pipeline.merge_job import merge_runs
 from tierdex.pipeline.message_join import MessageJoin
 from tierdex.pipeline.snapshot import take_log_snapshot
 from tierdex.storage_layer.metered import RequestCounts
@@ -135,3 +136,18 @@ def test_index_that_is_built_of_a_log_finds_every_key_and_its_messages(spark, pu
         index_log(spark, url, node="none")
     with pytest.raises(InvalidRequestError, match="rename it"):
         lookup(spark, url, keys.selectExpr("topic", "key", "1 as body"), with_body=True)
+
+
+def test_entries_of_a_log_stay_with_their_node_in_merges(tmp_path):
+    url = f"file://{tmp_path}/store"
+    with open_log(tmp_path / "data", url) as log:
+        for first in (0, 40):
+            fill(log, 40, first)
+            publish(log)
+            log.index.roll()
+            log.run_compaction()
+        (before,) = log.get("b", key="k7")
+        report = merge_runs(StoreLink.of(url).open, older_than_ms=0, min_files=1)
+        assert (report.files_considered, report.files_merged) == (2, 0)
+        log.index.refresh()
+        assert [*log.get("b", key="k7")] == [before]

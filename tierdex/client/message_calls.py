@@ -188,11 +188,12 @@ def get(
     cursor: str | None = None,
     visible: Durability = "disk",
     policy: ReadPolicyName | None = None,
+    fresh_within: float | None = None,
 ) -> Call[FoundMessages]:
     """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
     asked = query_string(
         topic=topic, key=key, message_id=message_id, begin=begin, end=end, max_count=max_count,
-        cursor=cursor, visible=visible, policy=policy, encoding="base64",
+        cursor=cursor, visible=visible, policy=policy, fresh_within=fresh_within, encoding="base64",
     )  # fmt: skip
     return Call("GET", PATH, read_found, asked)
 

@@ -33,6 +33,15 @@ UNASKED: Final = b"unasked"
 MISSING: Final = b"missing"
 
 
+def check_age_limit(fresh_within: object) -> float:
+    """Return `fresh_within` (seconds) as a number. Raises InvalidRequestError."""
+    if isinstance(fresh_within, bool) or not isinstance(fresh_within, int | float):
+        raise InvalidRequestError("must be a number of seconds", field="fresh_within")
+    if not 0 < fresh_within < float("inf"):
+        raise InvalidRequestError("must be above 0", field="fresh_within")
+    return float(fresh_within)
+
+
 class AnswerAge:
     """Tells how old answers are. Safe to share between threads."""
 
@@ -43,13 +52,7 @@ class AnswerAge:
 
     def limit(self, fresh_within: object) -> float | None:
         """Return the permitted age (seconds) of an answer; None: any. Raises InvalidRequestError."""
-        if fresh_within is None:
-            return self._default_s
-        if isinstance(fresh_within, bool) or not isinstance(fresh_within, int | float):
-            raise InvalidRequestError("must be a number of seconds", field="fresh_within")
-        if not 0 < fresh_within < float("inf"):
-            raise InvalidRequestError("must be above 0", field="fresh_within")
-        return float(fresh_within)
+        return self._default_s if fresh_within is None else check_age_limit(fresh_within)
 
     def is_within(self, limit: float | None) -> bool:
         """Return whether an answer from the files at hand would be young enough."""

@@ -9,7 +9,7 @@
 A caller that shows or answers goes on with the readable nodes and names the others. A caller that
 computes a total raises the error.
 
-Depends on manifest_log.
+Depends on manifest_log and live_record.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, U
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from tierdex.lifecycle.live_record import LiveRecord
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.lifecycle.manifest_log import ManifestLog
 
@@ -29,11 +30,16 @@ READING_ERRORS = (UnavailableError, StoreRefusedError, CorruptFileError, OSError
 
 
 class NodeReading(NamedTuple):
-    """A node, the newest state known of it (number 0: none), and why it could not be read now."""
+    """A node, the newest state known of it (number 0: none), and why it could not be read now.
+
+    `live` is what its owner last said of itself, `read_ms` when the store was asked for the state.
+    """
 
     node: str
     state: ManifestState
     error: Exception | None = None
+    live: LiveRecord | None = None
+    read_ms: int = 0
 
     @property
     def problem(self) -> str | None:
@@ -44,7 +50,7 @@ class NodeReading(NamedTuple):
 def read_node(log: ManifestLog) -> NodeReading:
     """Follow a node's manifest to its end; an error is part of the reading."""
     try:
-        return NodeReading(log.node, log.refresh())
+        return NodeReading(log.node, log.refresh(), None, log.live, log.read_ms)
     except READING_ERRORS as error:
         return NodeReading(log.node, log.state, error)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tierdex.lifecycle.manifest import NodeKind, NodeOwner
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from tierdex.lifecycle.live_record import LiveRecord
     from tierdex.lifecycle.manifest import ManifestState
@@ -74,6 +74,14 @@ def through_of(state: ManifestState, live: LiveRecord | None) -> int | None:
 def is_closed(state: ManifestState, live: LiveRecord | None) -> bool:
     """Say whether the node's owner ended and left nothing behind that is not listed."""
     return live is not None and live.is_of(state) and live.is_closed and not live.holds_unpublished
+
+
+def standings_of(
+    states: Mapping[str, ManifestState], lives: Mapping[str, LiveRecord | None]
+) -> dict[str, Standing]:
+    """Return where each of the nodes that were read together stands."""
+    adopted = frozenset[NodeOwner]().union(*(state.adopted for state in states.values()))
+    return {node: standing_of(state, lives[node], adopted) for node, state in states.items()}
 
 
 def standing_of(

@@ -37,6 +37,7 @@ class Lookup(NamedTuple):
     end: int | None
     max_count: int
     cursor: str | None
+    fresh_within: float | None = None
 
 
 def find_messages(
@@ -62,6 +63,7 @@ def find_messages(
         answer = index.query(
             lookup.topic, key=lookup.key, message_id=lookup.message_id, begin=lookup.begin,
             end=lookup.end, max_count=lookup.max_count - len(found), cursor=cursor,
+            fresh_within=lookup.fresh_within,
         )  # fmt: skip
         if is_first:  # the question is legal; what is not indexed is newer than all that is
             is_first = False
@@ -70,7 +72,8 @@ def find_messages(
             for one in reads.read_many(places, limits):
                 explain.add(one.explain)
                 newest += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
-        missing += [MissingMessages(each.file, each.reason) for each in answer.missing]
+        others = [each for each in answer.missing if _is_other(each.file, log_index.node)]
+        missing += [MissingMessages(*each) for each in answer.missing if each not in others]
         own = [_place(entry) for entry in answer.entries if entry.node == log_index.node]
         indexed = [place for place in own if place not in unindexed]
         for place, one in zip(indexed, reads.read_many(indexed, limits), strict=True):
@@ -91,6 +94,11 @@ def find_messages(
                 ages.as_of(),
                 ages.unasked(),
             )
+
+
+def _is_other(missing: str, node: str) -> bool:
+    """Say whether it is another node that was not read, or is too old: it has none of this log's messages."""
+    return missing.startswith("node:") and missing != f"node:{node}"
 
 
 def _place(entry: Entry) -> QueuePosition:

@@ -93,8 +93,7 @@ class MessageLog(OperatedLog):
         Any setting is a keyword (see settings.py). Raises FolderInUseError when another process writes
         there, NodeInUseError and LossyTakeoverError (nothing was changed), OwnershipError for a folder that
         must be adopted first, NotFoundError for what is only read and is not there, UnsupportedFormatError
-        for files of a newer version, InvalidRequestError for a bad setting, UnavailableError when the disk
-        fails.
+        for files of a newer version, InvalidRequestError, UnavailableError when the disk fails.
         """
         from pathlib import Path as ActualPath
 
@@ -469,13 +468,14 @@ class MessageLog(OperatedLog):
         cursor: str | None = None,
         visible: Durability = "disk",
         policy: ReadPolicyName | None = None,
+        fresh_within: float | None = None,
     ) -> FoundMessages:
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies.
 
-        The key is compared in each message. `begin` and `end` bound their times (int64 ms, inclusive),
-        `visible` and `policy` are as in `read`. An unknown key gives an empty, complete answer; what could
-        not be read, or is not indexed yet, is named in `missing`. A log that is only read gives what its
-        writer has not indexed yet beyond `max_count`. Raises InvalidRequestError, also without an index.
+        The key is compared in each message; times are inclusive; `visible` and `policy` are as in `read`,
+        `fresh_within` (seconds) as in `Index.query`, for the log's node. An unknown key gives an empty, complete
+        answer; what could not be read, or is not indexed yet, is named in `missing`. A log that is only read
+        gives what is not indexed yet beyond `max_count`. Raises InvalidRequestError, also without an index.
         """
         self._components.check_open()
         limits = self._reads.limits_of_one(visible, policy)
@@ -486,7 +486,7 @@ class MessageLog(OperatedLog):
         from tierdex.log_service.key_lookups import Lookup, find_messages
 
         first, last = optional_ms(begin, "begin"), optional_ms(end, "end", is_end=True)
-        lookup = Lookup(topic, key, message_id, first, last, max_count, cursor)
+        lookup = Lookup(topic, key, message_id, first, last, max_count, cursor, fresh_within)
         return find_messages(log_index, self._components.reads, lookup, limits)
 
     @property

@@ -8,10 +8,10 @@ Depends on nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container
 
 _SUFFIX: Final = ".index"
 
@@ -21,6 +21,6 @@ def index_node_of(log_node: str) -> str:
     return f"{log_node}{_SUFFIX}"
 
 
-def log_node_of(node: str, logs: Mapping[str, Any]) -> str:
+def log_node_of(node: str, logs: Container[str]) -> str:
     """Return the node in whose log the entries of `node` lie; `logs` are those of the nodes with a log."""
     return node if node in logs else node.removesuffix(_SUFFIX)

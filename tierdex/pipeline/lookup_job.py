@@ -76,6 +76,7 @@ def lookup(
     nodes: Sequence[str] | None = None,
     partitions: int | None = None,
     with_body: bool = False,
+    fresh_within: float | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Any:
     """Return `keys_df` with the entries of each row: its columns, then the entry's.
@@ -87,20 +88,27 @@ def lookup(
     columns (see arrow_columns). ``on_error="partial"`` leaves files that cannot be read out and adds a
     column `complete`, false where such a file might have had an answer.
 
+    Published entries alone are looked up: `last_scan` says until when these are all (`as_of`), and which
+    nodes hold more (`unasked`). ``fresh_within`` (seconds; None: the setting) fails for an older snapshot,
+    with ``on_error="partial"`` no row of it is complete, and `last_scan().missing` names the nodes.
+
     ``with_body=True`` joins the messages of logs: columns `headers` and `body`, null of a message that has
     expired. An entry whose message has another key of the same hash is none; rows come in any order.
 
-    Lazy, but the snapshot is taken now. Raises InvalidRequestError, and what the store raises.
+    Lazy, but the snapshot is taken now. Raises InvalidRequestError, IncompleteAnswerError, and what the
+    store raises.
     """
     asked = tuple(columns) if columns is not None else _default_columns(keys_df)
     job_of = _check(keys_df, how, max_count, on_error, asked)
     wanted = _with_places(keys_df, asked) if with_body else asked
     link = StoreLink.of(store_url, options)
     snapshot = take_snapshot(link.open(), nodes)
+    too_old = snapshot.too_old(fresh_within, is_partial=on_error == "partial")
     count = partitions or max(1, spark.sparkContext.defaultParallelism)
     report = ScanReport(
-        kind="lookup", store=link.url, manifest=dict(snapshot.numbers), partitions=count
-    )
+        kind="lookup", store=link.url, manifest=dict(snapshot.numbers), partitions=count,
+        as_of=snapshot.ages.as_of(), unasked=[*snapshot.ages.unasked()], missing=too_old,
+    )  # fmt: skip
     report.files_considered = len(snapshot.files)
     counts = RequestCounts()
     scoped = link.open().scoped(counts)
@@ -108,7 +116,9 @@ def lookup(
     report.requests, report.bytes = counts.requests, counts.bytes_read
     report.pages_read = sum(len(head.pages) for head in heads)
     notes = spark.sparkContext.accumulator({}, TaskNotes())
-    job = LookupJob(link, tuple(heads), wanted, new_scan_name(), notes, **job_of)
+    job = LookupJob(
+        link, tuple(heads), wanted, new_scan_name(), notes, is_too_old=bool(too_old), **job_of
+    )
     note_plan(session_folder(), job.scan, report)
     await_notes(job.scan, notes)
 

@@ -49,6 +49,7 @@ class LookupJob:
     max_count: int | None
     is_partial: bool
     by_id: bool
+    is_too_old: bool = False  # for the caller: no row is complete
 
 
 class LookupTask:
@@ -83,7 +84,7 @@ class LookupTask:
         most = self._job.max_count or NO_LIMIT
         asked, is_valid = lookups_of_batch(batch, by_id=self._job.by_id, max_count=most)
         found = LookupMatches(asked)
-        incomplete = np.zeros(asked.count, bool)
+        incomplete = np.full(asked.count, self._job.is_too_old)
         for file in self._files:
             wanted = file.wanted(asked, is_valid & found.still_want())
             if not len(wanted):

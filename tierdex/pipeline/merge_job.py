@@ -9,8 +9,8 @@ Owned nodes keep listing their sources until their owners remove them; readers l
 the commit on. Readers that planned before the commit still find the sources for the grace time. A
 run of which another writer removed a source meanwhile is left out of the commit and reported.
 
-Depends on times, merge_task, publishing, runs, snapshot, compactor, lifecycle, job_store, numbered_tasks and
-options.
+Depends on times, merge_task, publishing, runs, snapshot, log_index_node, compactor, lifecycle, job_store,
+numbered_tasks and options.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tierdex.lifecycle.retention import plan_expiry
 from tierdex.lifecycle.row_codec import decode_row, encode_row
 from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.pipeline.job_store import StoreLink
+from tierdex.pipeline.log_index_node import log_node_of
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.numbered_tasks import run_numbered
 from tierdex.pipeline.options import DEFAULT_NODE, MAX_TIME, MIN_TIME
@@ -115,7 +116,7 @@ def merge(
     snapshot = take_snapshot(store, nodes)
     files = [
         file
-        for file in mergeable(snapshot, target.shared.state.retention)
+        for file in mergeable(snapshot, target.shared.state.retention, node)
         if low <= file.row.min_time and file.row.max_time <= high
     ]
     groups = _plan(files, below_items=below_items, target_items=target_items, min_files=min_files)
@@ -159,7 +160,7 @@ def merge_runs(
     _expire(target, now_ms)
     plans = plan_runs(
         snapshot.files,
-        {file.row.uuid for file in mergeable(snapshot, rules)},
+        {file.row.uuid for file in mergeable(snapshot, rules, node)},
         rules,
         sealed_before_ms=now_ms - older_than_ms,
         piece_items=piece_items,
@@ -239,21 +240,25 @@ def commit_merges(
     )
 
 
-def mergeable(snapshot: Snapshot, rules: Retention) -> list[ListedFile]:
-    """Return the files that may be merged into a node with these rules of retention, newest first.
+def mergeable(snapshot: Snapshot, rules: Retention, target: str | None = None) -> list[ListedFile]:
+    """Return the files that may be merged into `target`, with these rules of retention, newest first.
 
-    The node that lists an entry decides its retention: in a node with other rules entries would be
+    An entry of a log's index lies at an offset of its own node's log: another node's file does not say
+    whose. The node that lists an entry decides its retention: in a node with other rules entries would be
     kept too long or too short. A file with hidden entries keeps its own age. Files of a node that has
     not acknowledged all requests to forget may hold more of what they are about.
     """
-    waiting = snapshot.forgotten.waiting_nodes
+    waiting, logs = snapshot.forgotten.waiting_nodes, snapshot.log_nodes
     others = sorted(node for node, own in snapshot.retention.items() if own != rules)
     if others:
         logger.warning("other retention, not merged", extra={"nodes": others})
     return [
         file
         for file in snapshot.files
-        if file.node not in others and file.node not in waiting and not file.is_fading
+        if file.node not in others
+        and file.node not in waiting
+        and not file.is_fading
+        and (file.node == target or log_node_of(file.node, logs) not in logs)
     ]
 
 

@@ -7,6 +7,7 @@
 | `messageIds` | only the entries of these message IDs (adds a column `message_id`) |
 | `beginTime`, `endTime` | inclusive: milliseconds or RFC 3339 |
 | `onError` | `fail` (default) or `partial`: leave unreadable files out and name them in `last_scan()` |
+| `freshWithin` | seconds: fail, or with `partial` name the nodes, when some published less lately |
 | `nodes` | answer from these nodes only |
 | `itemsPerPartition` | larger files are split into page ranges |
 
@@ -21,7 +22,7 @@
 | `table` | a name that the node publishes once: of a table that `index_table` indexes |
 
 Names are matched without regard to case, as everywhere in Spark. Depends on job_store,
-lifecycle and times.
+index_service, lifecycle and times.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.answer_age import check_age_limit
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.pipeline.job_store import CREDENTIAL_OPTIONS, StoreLink
 from tierdex.times import to_ms
@@ -49,6 +51,7 @@ _READ_NAMES: Final = (
     "beginTime",
     "endTime",
     "onError",
+    "freshWithin",
     "nodes",
     "itemsPerPartition",
 )
@@ -78,6 +81,7 @@ class ReadOptions:
     begin: int = MIN_TIME
     end: int = MAX_TIME
     is_partial: bool = False
+    fresh_within: float | None = None
     nodes: tuple[str, ...] | None = None
     items_per_partition: int = ITEMS_PER_PARTITION
 
@@ -108,6 +112,7 @@ class ReadOptions:
             begin=begin,
             end=end,
             is_partial=on_error == "partial",
+            fresh_within=_seconds_of(given, "freshWithin"),
             nodes=names_of(given, "nodes"),
             items_per_partition=number_of(given, "itemsPerPartition", ITEMS_PER_PARTITION),
         )
@@ -196,6 +201,15 @@ def _json_names(text: str, name: str) -> list[str]:
 
 def time_of(given: Mapping[str, str], name: str, default: int) -> int:
     return to_ms(given[name], name, is_end=name.startswith("end")) if name in given else default
+
+
+def _seconds_of(given: Mapping[str, str], name: str) -> float | None:
+    if name not in given:
+        return None
+    try:
+        return check_age_limit(float(given[name]))
+    except (ValueError, InvalidRequestError) as error:
+        raise InvalidRequestError("must be a number of seconds above 0", field=name) from error
 
 
 def number_of(given: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:

@@ -80,10 +80,17 @@ class TierdexReader(DataSourceReader):
         )
 
     def partitions(self) -> list[InputPartition]:
-        """Take a snapshot and return the partitions to read. Raises errors of reading manifests."""
+        """Take a snapshot and return the partitions to read.
+
+        Raises errors of reading manifests, IncompleteAnswerError.
+        """
         options = self._options
         snapshot = take_snapshot(options.link.open(), options.nodes)
-        report = ScanReport(store=options.link.url, manifest=dict(snapshot.numbers))
+        report = ScanReport(
+            store=options.link.url, manifest=dict(snapshot.numbers),
+            as_of=snapshot.ages.as_of(), unasked=[*snapshot.ages.unasked()],
+            missing=snapshot.too_old(options.fresh_within, is_partial=options.is_partial),
+        )  # fmt: skip
         partitions: list[InputPartition] = []
         for file in self._wanted(snapshot, report):
             parts = -(-file.row.item_count // options.items_per_partition)

@@ -10,7 +10,7 @@ notes are small files in a folder of the driver's session::
 Tasks on other machines see the folder when it is shared (``register(spark, notes=...)``). Otherwise
 their numbers are in their logs only, and `tasks_reported` stays below `partitions`.
 
-Depends on clock.
+Depends on clock and index_service.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from pyspark import AccumulatorParam
 
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.answer import Unasked
 
 if TYPE_CHECKING:
     from tierdex.clock import Clock
@@ -39,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 _KEPT_SCANS: Final = 50
 _PLAN = ".plan.json"
+_OF_THE_PLAN: Final = frozenset({"kind", "store", "manifest", "as_of", "unasked", "partitions"})
 _CLOCK: Final = SystemClock()
 _names = count()  # makes names of one process and one millisecond distinct
 _session_folder: Path | None = None
@@ -49,15 +51,19 @@ _reported: dict[str, Any] = {}  # the accumulators of the last lookups, by scan
 class ScanReport:
     """Sums over a scan. `manifest` is the snapshot: the number of each node's manifest.
 
+    Everything acknowledged anywhere before `as_of` (ms) is in the snapshot; what was acknowledged since may
+    be with the nodes in `unasked`, unpublished, as in an `Answer`.
     `files_pruned_by_filter` counts files whose filter excluded every wanted hash. `requests` are
     all GETs of tasks, `bytes` what they returned; `missing` the files left out by
-    ``onError=partial``. All numbers are of the tasks that reported: `tasks_reported` of
-    `partitions`.
+    ``onError=partial``, and the nodes because of which the snapshot is older than asked for. All
+    numbers are of the tasks that reported: `tasks_reported` of `partitions`.
     """
 
     kind: str = "scan"
     store: str = ""
     manifest: dict[str, int] = field(default_factory=dict)
+    as_of: int = 0
+    unasked: list[Unasked] = field(default_factory=list)
     partitions: int = 0
     tasks_reported: int = 0
     files_considered: int = 0
@@ -78,7 +84,7 @@ class ScanReport:
         """Add the numbers of a task."""
         for one in fields(self):
             value = other.get(one.name)
-            if one.name in {"kind", "store", "manifest", "partitions"} or value is None:
+            if one.name in _OF_THE_PLAN or value is None:
                 continue
             if one.name == "missing":  # by several tasks, one file
                 value = [note for note in value if note not in self.missing]
@@ -166,6 +172,7 @@ def last_scan() -> ScanReport | None:
         return None
     scan = plans[-1].removesuffix(_PLAN)
     report = ScanReport(**json.loads((folder / plans[-1]).read_text()))
+    report.unasked = [Unasked(*each) for each in report.unasked]
     for name in sorted(os.listdir(folder)):
         if name.startswith(f"{scan}.") and name.endswith(".json") and not name.endswith(_PLAN):
             report.add(json.loads((folder / name).read_text()))

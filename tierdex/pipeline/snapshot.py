@@ -4,18 +4,25 @@ It is taken once, when the job is planned. The manifest numbers identify it; the
 the objects of files that leave the list meanwhile. Files that another node's merge replaced are
 left out.
 
-Depends on indexfile, lifecycle, log_service and logfile.
+A job reads published files alone: `Snapshot.ages` says until when they are all that was acknowledged, and
+which nodes hold more.
+
+Depends on index_service, indexfile, lifecycle, log_service and logfile.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
+from tierdex.errors import IncompleteAnswerError
 from tierdex.ids import SystemIds
+from tierdex.index_service.answer_age import check_age_limit
+from tierdex.index_service.view.node_ages import NodeAges
 from tierdex.lifecycle.forgotten import (
     FORGOTTEN_NODE,
     NOTHING_FORGOTTEN,
@@ -31,9 +38,16 @@ from tierdex.lifecycle.manifest import (
     unexplained_drops,
 )
 from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
-from tierdex.lifecycle.node_reading import NodeReading, read_node, refuse_absent
+from tierdex.lifecycle.node_reading import (
+    READING_ERRORS,
+    NodeReading,
+    read_node,
+    refuse_absent,
+)
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
+from tierdex.lifecycle.standing import standings_of
+from tierdex.lifecycle.store_time import StoreTime
 from tierdex.lifecycle.topic_set import may_hold
 from tierdex.log_service.stored_notes import read_stored_notes
 from tierdex.logfile.forgotten import NOWHERE
@@ -98,16 +112,34 @@ class ListedFile:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Files newest first, in the order of answers; each node's manifest number and rules."""
+    """Files newest first, in the order of answers; each node's manifest number and rules.
+
+    `log_nodes` are those of message logs.
+    """
 
     files: tuple[ListedFile, ...]
     numbers: Mapping[str, int]
     retention: Mapping[str, Retention]
     forgotten: ForgottenEntries = NOTHING_FORGOTTEN
+    ages: NodeAges = field(default_factory=NodeAges)
+    log_nodes: frozenset[str] = frozenset()
+
+    def too_old(self, fresh_within: float | None, *, is_partial: bool) -> list[str]:
+        """Return the nodes that make it older than `fresh_within` seconds (None: the setting), and why.
+
+        Raises IncompleteAnswerError unless `is_partial`, InvalidRequestError.
+        """
+        limit = load_settings().fresh_within if fresh_within is None else fresh_within
+        if limit is None:
+            return []
+        older = self.ages.older_than(self.ages.taken_ms - round(check_age_limit(limit) * 1000))
+        if older and not is_partial:
+            raise IncompleteAnswerError.too_old(older)
+        return [f"{node}: {reason}" for node, reason in older]
 
 
-def open_log(store: Store, node: str) -> ManifestLog:
-    """Return a node's log, before its first read."""
+def open_log(store: Store, node: str, time: StoreTime | None = None) -> ManifestLog:
+    """Return a node's log, before its first read; `time` dates what is read."""
     settings = load_settings()
     return ManifestLog(
         store,
@@ -115,6 +147,7 @@ def open_log(store: Store, node: str) -> ManifestLog:
         clock=SystemClock(),
         ids=SystemIds(),
         checkpoint_every=settings.checkpoint_every,
+        time=time,
     )
 
 
@@ -124,11 +157,32 @@ def take_snapshot(store: Store, nodes: Sequence[str] | None = None) -> Snapshot:
     Raises NotFoundError for a store without any manifest, or without one of `nodes`, and what the
     logs raise: a manifest that cannot be read is never taken for an empty one.
     """
-    readings = read_store(store, nodes)
+    time = _time_of(store)
+    began_ms = time.now_ms()
+    readings = read_store(store, nodes, time)
     for reading in readings:
         if reading.error is not None:
             raise reading.error
-    return snapshot_of([reading.state for reading in readings], SystemClock().now_ms())
+    states = {reading.node: reading.state for reading in readings}
+    ages = NodeAges(
+        taken_ms=time.now_ms(),
+        is_dated=time.skew_ms is not None,
+        listed_ms=began_ms if nodes is None else None,
+        known_ms={reading.node: reading.read_ms for reading in readings},
+        standings=standings_of(states, {reading.node: reading.live for reading in readings}),
+        states=states,
+    )
+    return replace(snapshot_of([*states.values()], SystemClock().now_ms()), ages=ages)
+
+
+def _time_of(store: Store) -> StoreTime:
+    """Return the store's time; our own clock's where it tells none."""
+    time = StoreTime(SystemClock())
+    with suppress(*READING_ERRORS):
+        store_ms = store.time_ms()
+        if store_ms is not None:
+            time.measure(store_ms)
+    return time
 
 
 def take_log_snapshot(
@@ -177,14 +231,16 @@ def read_forgotten(store: Store) -> ForgottenEntries:
     return ForgottenEntries.of([open_log(store, FORGOTTEN_NODE).load()])
 
 
-def read_store(store: Store, nodes: Sequence[str] | None = None) -> list[NodeReading]:
-    """Read the manifests of all nodes, or of `nodes`; each reading has its error.
+def read_store(
+    store: Store, nodes: Sequence[str] | None = None, time: StoreTime | None = None
+) -> list[NodeReading]:
+    """Read the manifests of all nodes, or of `nodes`; each reading has its error, and is of `time`.
 
     Raises NotFoundError as `take_snapshot`, and errors of listing the nodes.
     """
     known: frozenset[FileRef] = frozenset()
     for _ in range(_PASSES_MAX):
-        readings = _read_nodes(store, nodes)
+        readings = _read_nodes(store, nodes, time)
         unexplained = unexplained_drops([reading.state for reading in readings])
         if unexplained <= known:
             break
@@ -192,13 +248,15 @@ def read_store(store: Store, nodes: Sequence[str] | None = None) -> list[NodeRea
     return readings
 
 
-def _read_nodes(store: Store, nodes: Sequence[str] | None) -> list[NodeReading]:
+def _read_nodes(
+    store: Store, nodes: Sequence[str] | None, time: StoreTime | None
+) -> list[NodeReading]:
     # Before all files, whichever nodes are read: a record goes after the last file that holds its entries.
-    forgotten = read_node(open_log(store, FORGOTTEN_NODE))
+    forgotten = read_node(open_log(store, FORGOTTEN_NODE, time))
     names = list_nodes(store) if nodes is None else list(nodes)
     others = [name for name in names if name != FORGOTTEN_NODE]
     with ThreadPoolExecutor(_LOADS_AT_ONCE) as pool:
-        readings = list(pool.map(lambda name: read_node(open_log(store, name)), others))
+        readings = list(pool.map(lambda name: read_node(open_log(store, name, time)), others))
     refuse_absent(readings, store.url, nodes)
     is_there = forgotten.error is not None or forgotten.state.number
     return [forgotten, *readings] if is_there else readings
@@ -228,4 +286,7 @@ def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
         {state.node: state.number for state in states},
         {state.node: state.retention for state in states},
         forgotten,
+        log_nodes=frozenset(
+            state.node for state in states if state.files_of(LOG_KIND) or state.files_of(NOTES_KIND)
+        ),
     )

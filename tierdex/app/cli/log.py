@@ -286,6 +286,7 @@ def get(
     ] = None,
     visible: Visible = Level.DISK,
     policy: Policy = None,
+    fresh_within: options.FreshWithin = None,
     encoding: Written = Encoding.TEXT,
     data: options.Data = None,
     store: options.Store = None,
@@ -309,7 +310,7 @@ def get(
     with opened_log(target, parse_settings(setting), writing=not is_mounted) as log:
         found = log.get(
             topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
-            visible=visible.value, policy=policy, **times,
+            visible=visible.value, policy=policy, fresh_within=fresh_within, **times,
         )  # fmt: skip
     from tierdex.app.http.codecs.messages_out import found_document
 

@@ -145,7 +145,7 @@ def _write_explain(answer: Answer) -> None:
     import sys
 
     with contextlib.redirect_stdout(sys.stderr):
-        write_table(nodes, ("node", "standing", "published_through", "lag_s", "skew_s"))
+        write_table(nodes, ("node", "standing", "published_through", "lag_s", "skew_s", "url"))
         write_table(
             [
                 {**file, "ms": _short(file["ms"]), "start_ms": _short(file["start_ms"])}

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tierdex.app.cli.exits import Exit, reporting
+from tierdex.app.cli import options
+from tierdex.app.cli.exits import Exit, reporting, say
 from tierdex.app.cli.options import Form, Output
 from tierdex.app.cli.output import write_fields, write_rows
 from tierdex.app.cli.spark_session import Start, in_session
+from tierdex.app.cli.telling import tell_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,11 +91,15 @@ def lookup(
     how: Annotated[str, typer.Option(help="left, or inner.")] = "left",
     max_count: Annotated[int | None, typer.Option(min=1, help="Most entries of one row.")] = None,
     on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail",
+    fresh_within: options.FreshWithin = None,
     nodes: Nodes = None,
     format: Annotated[str | None, typer.Option(help="Spark's name of the keys' format.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Look up many keys at once. Exit code 4 when a file could not be asked (--on-error partial)."""
+    """Look up many keys at once, in what is published.
+
+    Exit code 4 when a file could not be asked, or not as freshly as wanted (--on-error partial).
+    """
     from tierdex.pipeline import last_scan
     from tierdex.pipeline import lookup as run_lookup
 
@@ -106,6 +112,7 @@ def lookup(
             how=how,
             max_count=max_count,
             on_error=on_error,
+            fresh_within=fresh_within,
             nodes=nodes,
         )
         columns = found.columns
@@ -118,7 +125,12 @@ def lookup(
         write_rows(output, rows, columns, whole={"entries": rows})
     else:
         write_fields(output, {"entries": 0 if report is None else report.entries, "out": out})
-    if report is not None and report.missing:
+    if report is None:
+        return
+    tell_age(report)
+    for note in report.missing:
+        say(f"incomplete: {note}")
+    if report.missing:
         raise typer.Exit(Exit.INCOMPLETE)
 
 

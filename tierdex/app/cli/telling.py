@@ -1,6 +1,6 @@
 """What a command says of an answer beside its rows: messages as text, how complete and how old it is.
 
-Depends on times, index_service, log_service and the other modules of this folder.
+Depends on times, index_service, log_service, pipeline and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer, Entry
     from tierdex.index_service.journey import Journey
     from tierdex.log_service.answer import FoundMessages
+    from tierdex.pipeline.scan_report import ScanReport
 
 
 def tell_standing(answer: Answer | Journey) -> None:
@@ -35,7 +36,7 @@ def tell_standing(answer: Answer | Journey) -> None:
         raise typer.Exit(Exit.NOT_FOUND)
 
 
-def tell_age(answer: Answer | Journey | FoundMessages) -> None:
+def tell_age(answer: Answer | Journey | FoundMessages | ScanReport) -> None:
     """Say how old the answer is: what "not found" means, and for which nodes it means less."""
     say(f"everything acknowledged before {format_time(answer.as_of)} was looked at")
     for node, standing, through in answer.unasked:

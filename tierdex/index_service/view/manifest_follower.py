@@ -43,7 +43,6 @@ from tierdex.lifecycle.forgotten import (
 from tierdex.lifecycle.manifest import (
     INDEX_KIND,
     ManifestState,
-    NodeOwner,
     RemoveReason,
     is_replaced,
     replaced_by,
@@ -57,7 +56,7 @@ from tierdex.lifecycle.node_reading import (
     refuse_absent,
 )
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
-from tierdex.lifecycle.standing import UNKNOWN, Standing, standing_of
+from tierdex.lifecycle.standing import UNKNOWN, Standing, standings_of
 from tierdex.lifecycle.store_time import StoreTime
 
 if TYPE_CHECKING:
@@ -430,7 +429,6 @@ class ManifestFollower:
         lives: Mapping[str, LiveRecord | None],
         known_ms: Mapping[str, int],
     ) -> NodeAges:
-        adopted = frozenset[NodeOwner]().union(*(state.adopted for state in states.values()))
         local = self._local
         is_here = local is not None and local.node in states and local.is_of(states[local.node])
         return NodeAges(
@@ -438,7 +436,7 @@ class ManifestFollower:
             is_dated=self._time.skew_ms is not None,
             listed_ms=self._listed_ms if self._settings.read_nodes is None else None,
             known_ms={n: ms or self._absent_ms.get(n, UNREAD) for n, ms in known_ms.items()},
-            standings={n: standing_of(state, lives[n], adopted) for n, state in states.items()},
+            standings=standings_of(states, lives),
             states=states,
             local=frozenset((local.node,)) if local is not None and is_here else NOBODY,
             local_ms=None if local is None else local.read_ms(),

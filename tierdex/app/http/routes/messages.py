@@ -56,7 +56,7 @@ _SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more
 _FEW_BYTES = 64 * 1024  # written as JSON on the event loop
 _READ_MOST, _READ_BYTES, _FOUND_MOST = 100, 1 << 20, 64
 _OF_QUEUE = ("queue_id", "offset", "max_bytes", "wait_ms", "group")
-_OF_KEY = ("begin", "end", "cursor")
+_OF_KEY = ("begin", "end", "cursor", "fresh_within")
 _ARROW = {"type": "string", "format": "binary"}
 _ARROW_OFFSETS = {
     ARROW_STREAM: {
@@ -167,7 +167,7 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
     find = partial(
         log.get, query.topic, key=query.key, message_id=query.message_id, begin=query.begin,
         end=query.end, max_count=query.max_count or _FOUND_MOST, cursor=query.cursor, visible=query.visible,
-        policy=query.policy,
+        policy=query.policy, fresh_within=query.fresh_within,
     )  # fmt: skip
     found: FoundMessages = await service.in_thread(find)
     for message in found:
