@@ -473,9 +473,9 @@ class MessageLog(OperatedLog):
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies.
 
         The key is compared in each message; times are inclusive; `visible` and `policy` are as in `read`,
-        `fresh_within` (seconds) as in `Index.query`, for the log's node. An unknown key gives an empty, complete
-        answer; what could not be read, or is not indexed yet, is named in `missing`. A log that is only read
-        gives what is not indexed yet beyond `max_count`. Raises InvalidRequestError, also without an index.
+        `fresh_within` (seconds) as in `Index.query`, for the log's node. An unknown key gives an empty,
+        complete answer; `missing` names what could not be read, or is not indexed yet. A log that is read
+        only gives what is not indexed yet beyond `max_count`. Raises InvalidRequestError, also without an index.
         """
         self._components.check_open()
         limits = self._reads.limits_of_one(visible, policy)

@@ -229,7 +229,8 @@ class MessagesQuery(BaseModel):
     end: EndTime | None = Field(None, description="of a key: latest time, inclusive")
     cursor: str | None = Field(None, description="of a key: `next_cursor` of the answer before")
     fresh_within: Seconds | None = Field(
-        None, description="of a key: seconds; an older answer is incomplete and names the log's node"
+        None,
+        description="of a key: seconds; an older answer is incomplete and names the log's node",
     )
     max_count: MaxMessages | None = Field(
         None, description="most messages to answer; none: 100, of a key 64"
