@@ -80,10 +80,8 @@ class MessageLog(OperatedLog):
 
         With `index` keys and message IDs find their messages (`get`); a log that was written without is
         indexed by the next opening with it. `store` holds the node's epoch and manifest, and what is
-        published (None: `DATA/store`).
-
-        Without `data` a log is read from its `store` alone (`read_only`): what `node` has published, which
-        may be left out where the store has one log. It is looked at anew every `refresh_interval`.
+        published (None: `DATA/store`). Without `data` a log is read from its `store` alone (`read_only`):
+        what `node` has published; it may be left out where the store has one log.
 
         `takeover` takes the node from an owner that gave a sign of life lately, and fences it. A log that
         another folder had goes on here once it was handed over (`hand_over`), else only with
@@ -472,10 +470,9 @@ class MessageLog(OperatedLog):
     ) -> FoundMessages:
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies.
 
-        The key is compared in each message; times are inclusive; `visible` and `policy` are as in `read`,
-        `fresh_within` (seconds) as in `Index.query`, for the log's node. An unknown key gives an empty,
-        complete answer; `missing` names what could not be read, or is not indexed yet. A log that is read
-        only gives what is not indexed yet beyond `max_count`. Raises InvalidRequestError, also without an index.
+        The key is compared in each message; `visible` and `policy` are as in `read`, `fresh_within` is as in
+        `Index.query`. An unknown key gives an empty, complete answer; `missing` names what was not read or is
+        not indexed yet. A log that is only read gives what is not indexed beyond `max_count`.
         """
         self._components.check_open()
         limits = self._reads.limits_of_one(visible, policy)
