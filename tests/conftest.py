@@ -9,12 +9,17 @@ import gc
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.servers.moto_server import running_moto
 from tests.servers.radosgw import running_radosgw
 from tests.servers.s3_server import set_aws_environment
 from tests.torture.quick_folder import memory_with_room
 from tests.worker_schedule import GroupScheduling, is_slow, longest_first
+
+# A busy machine makes examples slowly, and runs them slowly: that is no finding.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 _ROOM_BYTES = 6 << 30  # a third is for the packages that a Spark cluster unpacks
 

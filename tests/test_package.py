@@ -58,7 +58,7 @@ INDEX_VERBS = [
 
 LOG_VERBS = [
     "append", "append_at_once", "append_batch", "append_batch_nowait", "append_nowait", "begin_offset",
-    "cached_bytes", "call_when_more", "catch_up", "close", "compaction_status", "deliver_due",
+    "cached_bytes", "call_when_more", "catch_up", "close", "compaction_status", "deliver_due", "disk_room",
     "end_offset", "end_offsets", "expire", "file", "files", "flush", "forget", "forgettings", "get",
     "hand_over", "health", "offset_at", "open", "queues", "read", "read_arrow", "read_many", "reader",
     "refresh", "resume_forgetting", "roll", "run_compaction", "timers", "topics", "unpublished_count",

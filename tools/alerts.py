@@ -22,6 +22,9 @@ class Alert(NamedTuple):
     fires: dict[str, str]
     labels: dict[str, str]
     well: dict[str, str]
+    also: tuple[
+        dict[str, str], ...
+    ] = ()  # further series, each of which fires it alone: those of the log
 
 
 _AT = 'instance="a",job="tierdex"'
@@ -55,9 +58,19 @@ def _alert(
     wait: str,
     summary: str,
     series: tuple[dict[str, str], dict[str, str]],
+    *also: tuple[dict[str, str], dict[str, str]],
     **labels: str,
 ) -> Alert:
-    return Alert(name, severity, expression, wait, summary, series[0], labels, series[1])
+    """Return an alert that each pair of `series` and `also` fires; the second of all pairs is well."""
+    pairs = (series, *also)
+    well = {name: values for _, quiet in pairs for name, values in quiet.items()}
+    others = tuple(sick for sick, _ in also)
+    return Alert(name, severity, expression, wait, summary, series[0], labels, well, others)
+
+
+def _either(expression: str) -> str:
+    """Return an expression about the index's metrics `tierdex_X*`, or else about the log's."""
+    return f"{expression.replace('X_', 'tierdex_')} or {expression.replace('X_', 'tierdex_log_')}"
 
 
 ALERTS = (
@@ -129,29 +142,34 @@ ALERTS = (
     ),
     _alert(
         "TierdexUnpublished", "ticket",
-        "tierdex_compaction_oldest_unpublished_age_seconds > 7200", "10m",
+        _either("X_compaction_oldest_unpublished_age_seconds > 7200"), "10m",
         "files of {{ $labels.instance }} do not reach the store (oldest: {{ $value }} s)",
-        _steady("tierdex_compaction_oldest_unpublished_age_seconds", "", 9000, 3500), **_HERE,
+        _steady("tierdex_compaction_oldest_unpublished_age_seconds", "", 9000, 3500),
+        _steady("tierdex_log_compaction_oldest_unpublished_age_seconds", "", 9000, 3500), **_HERE,
     ),
     _alert(
         "TierdexBacklog", "page",
-        "tierdex_disk_waiting_bytes > 0.5 * tierdex_disk_budget_bytes", "5m",
+        _either("X_disk_waiting_bytes > 0.5 * tierdex_disk_budget_bytes"), "5m",
         "half of the disk budget of {{ $labels.instance }} waits for the store",
         _against("tierdex_disk_waiting_bytes", "tierdex_disk_budget_bytes", 60, 40),
+        _against("tierdex_log_disk_waiting_bytes", "tierdex_disk_budget_bytes", 60, 40),
         **_HERE,
     ),
     _alert(
         "TierdexDiskFull", "page",
-        "tierdex_disk_free_bytes < 4 * tierdex_disk_reserve_bytes", "5m",
+        "tierdex_disk_free_bytes < 4 * tierdex_disk_reserve_bytes"
+        " or tierdex_disk_free_bytes < 2 * tierdex_log_disk_reserve_bytes", "5m",
         "{{ $value }} bytes are free on the disk of {{ $labels.instance }}",
         _against("tierdex_disk_free_bytes", "tierdex_disk_reserve_bytes", 300, 500),
+        _against("tierdex_disk_free_bytes", "tierdex_log_disk_reserve_bytes", 150, 500),
         **_HERE,
     ),
     _alert(
         "TierdexCompactionFails", "ticket",
-        "increase(tierdex_compaction_failures_total[30m]) > 5", "0m",
+        _either("increase(X_compaction_failures_total[30m]) > 5"), "0m",
         "work of the compactor of {{ $labels.instance }} fails and is tried again",
-        _rising("tierdex_compaction_failures_total", ""), **_HERE,
+        _rising("tierdex_compaction_failures_total", ""),
+        _rising("tierdex_log_compaction_failures_total", ""), **_HERE,
     ),
     _alert(
         "TierdexManifestsOld", "page", "tierdex_manifest_age_seconds > 120", "2m",

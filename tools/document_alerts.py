@@ -47,11 +47,13 @@ def _annotations(alert: Alert, summary: str) -> dict[str, str]:
 
 
 def _tests() -> dict[str, Any]:
-    cases = [(alert, series) for alert in ALERTS for series in (alert.fires, alert.well)]
+    cases = [
+        (alert, series) for alert in ALERTS for series in (alert.fires, *alert.also, alert.well)
+    ]
     return {
         "rule_files": ["alerts.yaml"],
         "evaluation_interval": "1m",
-        "tests": [_test(alert, series, fires=series is alert.fires) for alert, series in cases],
+        "tests": [_test(alert, series, fires=series is not alert.well) for alert, series in cases],
     }
 
 

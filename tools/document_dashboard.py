@@ -79,9 +79,13 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         )),
     )),
     ("Does it reach the store?", (
-        Panel("Oldest unpublished", "s", ((_gauge("tierdex_compaction_oldest_unpublished_age_seconds"), "{{instance}}"),)),
+        Panel("Oldest unpublished", "s", (
+            (_gauge("tierdex_compaction_oldest_unpublished_age_seconds"), "index {{instance}}"),
+            (_gauge("tierdex_log_compaction_oldest_unpublished_age_seconds"), "log {{instance}}"),
+        )),
         Panel("Disk", "bytes", (
-            (_gauge("tierdex_disk_waiting_bytes"), "waiting {{instance}}"),
+            (_gauge("tierdex_disk_waiting_bytes"), "index waiting {{instance}}"),
+            (_gauge("tierdex_log_disk_waiting_bytes"), "log waiting {{instance}}"),
             (_gauge("tierdex_disk_budget_bytes"), "budget {{instance}}"),
             (_gauge("tierdex_disk_free_bytes"), "free {{instance}}"),
         )),

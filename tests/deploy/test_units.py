@@ -125,6 +125,7 @@ def test_containers_mount_what_their_pod_has_and_set_what_the_service_knows():
         assert {mount["name"] for mount in container["volumeMounts"]} == volumes
         assert container["securityContext"]["readOnlyRootFilesystem"]
         assert spec["terminationGracePeriodSeconds"] > 10
+        assert not spec["enableServiceLinks"]  # TIERDEX_PORT=tcp://... of the Service `tierdex`
         for secret in (each["secret"] for each in spec["volumes"] if "secret" in each):
             # Secrets are root's, and the group's that `fsGroup` names: a service is neither without it.
             assert secret["defaultMode"] & 0o007 == 0

@@ -10,6 +10,7 @@ import pytest
 from tests.log_service.keyed_world import KeyedWorld
 from tests.log_service.log_world import DATA, seal_rolled
 from tests.log_service.store_listing import state_of
+from tierdex.app.http.metrics import Metrics
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.lifecycle.manifest import INDEX_KIND, LOG_KIND
 from tierdex.log_service.levels import Level
@@ -238,3 +239,30 @@ def test_damaged_journal_holds_up_no_publication(world):
     log = world.open()
     log.run_compaction()
     assert sorted(states(log)) == ["sealed", "uploaded", "uploaded"]
+
+
+def test_metrics_tell_what_of_the_log_waits_for_the_store(world):
+    log = world.open()
+    fill(world, log, 60)
+    log.roll()
+    world.append(log, ("a", 0), b"in the next journal", [], None, "os")
+    world.advance(log, 90_000)
+    sealed, active = log.files()[1].bytes, log.files()[0].bytes
+
+    def shown():
+        text = Metrics(lambda: log.index, "0", log).render().decode()
+        lines = (line.split(" ") for line in text.splitlines() if line.startswith("tierdex_log_"))
+        return {name.removeprefix("tierdex_log_"): float(value) for name, value in lines}
+
+    seen = shown()
+    assert seen["compaction_backlog_files"] == 1
+    assert seen["compaction_backlog_bytes"] == sealed
+    assert seen["compaction_oldest_unpublished_age_seconds"] >= 90
+    assert seen["disk_waiting_bytes"] == sealed + active
+    assert seen["disk_reserve_bytes"] == 288 << 10  # one journal; `disk_reserve_bytes` is 0 here
+    log.run_compaction()
+    seen = shown()
+    assert (seen["compaction_backlog_files"], seen["disk_waiting_bytes"]) == (0, active)
+    log.roll()
+    log.run_compaction()
+    assert shown()["compaction_oldest_unpublished_age_seconds"] == 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tierdex.compactor.backlog import describe_backlog
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo, describe_handle
 from tierdex.index_service.readers.published_file import PublishedFile
@@ -124,20 +125,8 @@ class Catalogue:
             local = [
                 handle for handle in snapshot.file_list.local() if handle.node != ROCKETMQ_NODE
             ]
-            waiting = [
-                handle
-                for handle in local
-                if handle.item_count
-                and (self._compaction is None or not self._compaction.is_active(handle))
-            ]
-            sizes = [handle.bytes for handle in waiting]
-            oldest = min((handle.begin_ms for handle in local if handle.item_count), default=None)
-        now_ms = self._clock.now_ms()
-        status: dict[str, Any] = {
-            "backlog_files": len(waiting),
-            "backlog_bytes": sum(sizes),
-            "oldest_unpublished_age_s": 0.0 if oldest is None else max(0, now_ms - oldest) / 1000,
-        }
+            is_active = self._compaction.is_active if self._compaction else lambda _handle: False
+            status = describe_backlog(local, is_active, self._clock.now_ms())
         if self._compaction is not None:
             status |= self._compaction.progress.describe(self._clock.monotonic())
         error = self._worker_error()

@@ -11,8 +11,8 @@ already, and in memory, so that appends cost a third of what they cost in a new 
 
 The header goes only once nobody has the file open or mapped, here or in another process: readers hold a
 shared lock, which the mapping keeps. As long as one does, a new file is made. Blocks with what was forgotten
-are taken over by none: their file is unlinked. Depends on disk_errors,
-lifecycle, logfile and log_options.
+are taken over by none: their file is unlinked. Depends on disk_errors, index_service, lifecycle, logfile
+and log_options.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.disk_errors import RETRY_AFTER_S, disk_error
 from tierdex.errors import BacklogFullError, UnavailableError
+from tierdex.index_service.ingest.disk_budget import DiskRoom
 from tierdex.lifecycle.paths import parse_number
 from tierdex.lifecycle.transition import move_by_rename
 from tierdex.logfile.journal.file import Journal
@@ -122,6 +123,18 @@ class NextJournal:
             self._remove()
             self._seams.filesystem.sync_folder(self.path.parent)
 
+    def room(self, held: int = 0) -> DiskRoom:
+        """Return what waits, and what must be free for one more journal, of which `held` bytes are reserved.
+
+        Raises OSError.
+        """
+        settings = self._options.settings
+        with self._table.snapshot() as snapshot:
+            waiting = sum(handle.bytes for handle in snapshot.file_list.local())
+        free = self._seams.filesystem.free_bytes(self._paths.root)
+        needed = max(0, settings.journal_bytes - held) + settings.disk_reserve_bytes
+        return DiskRoom(waiting, settings.disk_budget_bytes, free, needed)
+
     def close(self) -> None:
         """Remove what was made ahead, or was to be."""
         with self.lock:
@@ -169,21 +182,16 @@ class NextJournal:
 
         `held` bytes of it are reserved already.
         """
-        settings = self._options.settings
-        with self._table.snapshot() as snapshot:
-            waiting = sum(handle.bytes for handle in snapshot.file_list.local())
-        if waiting > settings.disk_budget_bytes:
+        room = self.room(held)
+        if room.waiting_bytes > room.budget_bytes:
             raise BacklogFullError(
-                f"{waiting} bytes of journals wait, above `disk_budget_bytes` "
-                f"({settings.disk_budget_bytes}); raise the budget",
+                f"{room.waiting_bytes} bytes of log files wait for the store, above `disk_budget_bytes` "
+                f"({room.budget_bytes}); mend the store or raise the budget",
                 retry_after_s=RETRY_AFTER_S,
             )
-        free = self._seams.filesystem.free_bytes(self._paths.root)
-        needed = max(0, settings.journal_bytes - held)
-        if free < needed + settings.disk_reserve_bytes:
+        if room.free_bytes < room.reserve_bytes:
             raise BacklogFullError(
-                f"{free} bytes are free on the disk of {self._paths.root}, less than `journal_bytes` "
-                f"and `disk_reserve_bytes` together ({needed + settings.disk_reserve_bytes}); free some "
-                "space",
+                f"{room.free_bytes} bytes are free on the disk of {self._paths.root}, less than "
+                f"`journal_bytes` and `disk_reserve_bytes` together ({room.reserve_bytes}); free some space",
                 retry_after_s=RETRY_AFTER_S,
             )

@@ -2,7 +2,7 @@
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
-Depends on disk_errors, errors, index_service, lifecycle, logfile, times and the other
+Depends on compactor, disk_errors, errors, index_service, lifecycle, logfile, times and the other
 modules of this folder.
 """
 
@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tierdex.compactor.backlog import describe_backlog
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import (
     CorruptFileError,
@@ -32,6 +33,7 @@ from tierdex.times import to_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierdex.index_service.ingest.disk_budget import DiskRoom
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
@@ -116,15 +118,31 @@ class OperatedLog:
         return reasons if writing.log_index is None else reasons + writing.log_index.health()
 
     def compaction_status(self) -> dict[str, Any]:
-        """Return the running jobs, the last error and the totals of work on the log's files.
+        """Return the backlog, the running jobs, the last error and the totals of work on the log's files.
 
-        Publication is the index's: see there. Empty for a log that was opened read-only.
+        Without an index nothing is published, and there is no backlog. Empty for a log that was opened
+        read-only.
+        """
+        self._components.check_open()
+        writing, clock = self._components.writing, self._components.seams.clock
+        if writing is None:
+            return {}
+        status = writing.progress.describe(clock.monotonic())
+        if writing.log_index is None:
+            return status
+        with self._components.table.snapshot() as snapshot:
+            local = snapshot.file_list.local()
+            return describe_backlog(local, writing.kind.is_active, clock.now_ms()) | status
+
+    @with_disk_errors
+    def disk_room(self) -> DiskRoom | None:
+        """Return the bytes of log files that wait for the store, and those that the next journal needs free.
+
+        None for a log that was opened read-only.
         """
         self._components.check_open()
         writing = self._components.writing
-        if writing is None:
-            return {}
-        return writing.progress.describe(self._components.seams.clock.monotonic())
+        return None if writing is None else writing.next_journal.room()
 
     def cached_bytes(self) -> dict[str, int]:
         """Return how many bytes are kept for reads of the past, by where they are.

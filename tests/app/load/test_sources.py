@@ -1,6 +1,7 @@
 """Which files a load reads: folders, globs, compressed files, objects, the standard input."""
 
 import io
+import os
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -48,9 +49,53 @@ def test_folder_stands_for_the_files_below_it_in_order(tree):
     assert (report.files, report.left_out) == (4, 1)  # notes.txt
 
 
+def test_empty_files_among_others_have_no_rows(tree):
+    for name, data in {
+        "b0.csv": b"",
+        "b1.csv": b"\n\n",
+        "b2.csv": b"id,t\n",
+        "b3.jsonl": b"",
+    }.items():
+        (tree / name).write_bytes(data)
+    found, report = loaded(tree)
+    assert [key for _, key in found] == ["[x].csv", "a.csv", "sub/b.csv", "sub/c.jsonl"]
+    assert (report.files, report.unchanged) == (4, 4)
+
+
 def test_globs_and_several_names_are_read_once_each(tree):
     found, _ = loaded([f"{tree}/**/*.csv", f"{tree}/a.csv", f"file://{tree}/[x].csv"])
     assert [key for _, key in found] == ["[x].csv", "a.csv", "sub/b.csv"]
+
+
+@pytest.mark.parametrize("store", [False, True])
+def test_globs_leave_hidden_names_out_unless_they_say_them(tmp_path, store):
+    names = ["a.csv", "a_1.csv", "_tmp/a.csv", "_a.csv", "sub/_tmp/a.csv"]
+    root = "memory://globs" if store else str(tmp_path)
+    for name in names:
+        data = f"id,t\n{name},1\n".encode()
+        if store:
+            open_store(root).put(name, data)
+        else:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(data)
+    for pattern, found in {
+        "a*.csv": ["a.csv", "a_1.csv"],
+        "**/*.csv": ["a.csv", "a_1.csv"],
+        "_a*": ["_a.csv"],
+        "_tmp/*": ["_tmp/a.csv"],
+    }.items():
+        assert [key for _, key in loaded(f"{root}/{pattern}")[0]] == found
+
+
+def test_url_of_no_store_is_refused_as_a_file():
+    with pytest.raises(InvalidRequestError, match="s3://"):
+        loaded("https://127.0.0.1/x.csv")
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(InvalidRequestError, match="standard input"):
+        loaded(tmp_path / "pipe.csv")
 
 
 @pytest.mark.parametrize("name", ["none.csv", "*.csv", ""])

@@ -41,7 +41,7 @@ def load(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="CSV, JSON lines or Parquet, also .gz and .zst: files, folders, 'globs', s3:// URLs; "
             "`-` is stdin.",
         ),
@@ -91,8 +91,8 @@ def load(
 ) -> None:
     """Load files: each row becomes an entry that points back at its bytes.
 
-    Files that are loaded already are left out; one that has grown, or whose load was interrupted, is gone on
-    with. Exit code 130: interrupted.
+    A file that was loaded before is left out. One that has grown, or whose load
+    was interrupted, goes on where it ended. Exit code 130: interrupted.
     """
     from tierdex.app.load.loader import Loader, Watch
     from tierdex.app.load.plan import LoadOptions
@@ -167,12 +167,13 @@ def _title(files: list[str]) -> str:
 def _tell(output: Form, report: LoadReport, rejects: _BadRows, *, is_remembered: bool) -> None:
     names = (
         "files", "unchanged", "left_out", "rows", "entries", "message_ids", "skipped", "bad_rows",
+        "stopped_at",
     )  # fmt: skip
     write_fields(output, {name: getattr(report, name) for name in names})
     if report.bad_rows:
-        say(f"{report.bad_rows:,} bad rows were left out; they are in {rejects.path}")
+        say(f"bad rows that were left out: {report.bad_rows:,}; they are in {rejects.path}")
     if report.left_out:
-        say(f"{report.left_out:,} files end in no known format and were left out: see --kind")
+        say(f"files of no known format that were left out: {report.left_out:,} (see --kind)")
     if report.stopped_at is not None:
         then = "the same command goes on from there" if is_remembered else "all before it is in"
         say(f"interrupted at {report.stopped_at}, after {report.rows:,} rows: {then}")

@@ -10,6 +10,7 @@ Depends on prometheus_client, documents, clock, errors, histogram, index_service
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -207,7 +208,7 @@ class _IndexCollector:
         yield _not_ready("index", self._index().health())
         used = self._index().resources()
         yield from _store_families(self._index().store_requests(), used["store"])
-        yield from _room_families(used["disk"])
+        yield from _room_families("tierdex_disk", used["disk"], _INDEX_ROOM)
         yield from _cache_families(used["pages"], used["sidecar_fetches"])
         yield _times(
             "tierdex_lookup_stage_seconds",
@@ -269,6 +270,10 @@ class _LogCollector:
         for where, length in self._log.cached_bytes().items():
             cached.add_metric([where], length)
         yield cached
+        room = None
+        with suppress(TierdexError):
+            room = self._log.disk_room()
+        yield from _room_families("tierdex_log_disk", room, _LOG_ROOM)
         yield from _compaction_families(self._log.compaction_status(), "tierdex_log_compaction")
         yield from _by_state(
             "log", totals, (("files", "log files"), ("messages", "messages"), ("bytes", "bytes of log files"))
@@ -337,15 +342,24 @@ def _cache_families(pages: CacheUse, sidecar_fetches: int) -> Iterable[Metric]:
     )
 
 
-def _room_families(room: DiskRoom | None) -> Iterable[Metric]:
+_INDEX_ROOM = {
+    "free": "bytes free on the disk of the data folder",
+    "reserve": "`disk_reserve_bytes`: puts are refused below",
+    "waiting": "bytes of local index files that wait for the store",
+    "budget": "`disk_budget_bytes`: puts, or appends to a log, are refused when more waits",
+}
+_LOG_ROOM = {
+    "reserve": "`disk_reserve_bytes` and `journal_bytes`: below, no further journal is made",
+    "waiting": "bytes of local log files that wait for the store",
+}
+
+
+def _room_families(
+    prefix: str, room: DiskRoom | None, meanings: dict[str, str]
+) -> Iterable[Metric]:
     """Yield how much room an owner has for puts; only the names for who puts nothing."""
-    for name, meaning in (
-        ("free", "bytes free on the disk of the data folder"),
-        ("reserve", "`disk_reserve_bytes`: puts are refused below"),
-        ("waiting", "bytes of local index files that wait for the store"),
-        ("budget", "`disk_budget_bytes`: puts are refused when more than that waits"),
-    ):
-        family = GaugeMetricFamily(f"tierdex_disk_{name}_bytes", meaning)
+    for name, meaning in meanings.items():
+        family = GaugeMetricFamily(f"{prefix}_{name}_bytes", meaning)
         if room is not None:
             family.add_metric([], getattr(room, f"{name}_bytes"))
         yield family
@@ -383,33 +397,60 @@ def _by_state(
         yield family
 
 
-# Names of the status whose unit is short there: what the metric is called, and its factor.
-_BASE_UNITS = {
-    "oldest_unpublished_age_s": ("oldest_unpublished_age_seconds", 1.0),
-    "last_done_ms": ("last_done_timestamp_seconds", 0.001),
-    "running_rate_items_s": ("running_items_per_second", 1.0),
+# Totals of the compaction status, as counters.
+_DONE = {
+    "sealed": "files sealed",
+    "compacted": "files compacted",
+    "published": "files published",
+    "merged": "files that merges took, or that were written anew without what is forgotten",
+    "expired": "files dropped: expired, or replaced by the merge of another node",
+    "collected": "objects and manifest numbers that garbage collection removed",
+    "scrubbed": "files verified whole in the background",
+    "failures": "units of work that failed and are tried again",
+    "items": "items of the files that were published",
+    "bytes": "bytes of the files that were published",
+    "merged_bytes": "bytes that merges wrote",
+    "given_back_bytes": "bytes that merges and expiry made free",
 }
+# Numbers of the compaction status, as gauges: the name there, the metric's, its factor.
+_NOW = (
+    ("backlog_files", "backlog_files", 1.0, "files that are sealed and not published yet"),
+    ("backlog_bytes", "backlog_bytes", 1.0, "bytes of the files that are sealed and not published yet"),
+    (
+        "oldest_unpublished_age_s", "oldest_unpublished_age_seconds", 1.0,
+        "age of the oldest file that is not published yet, also of the one being written; 0: there is none",
+    ),
+    (
+        "last_done_ms", "last_done_timestamp_seconds", 0.001,
+        "when a unit of work was last done; nothing before the first",
+    ),
+)  # fmt: skip
 
 
 def _compaction_families(
     status: dict[str, Any], prefix: str = "tierdex_compaction"
 ) -> Iterable[Metric]:
-    """Return a counter for each total of the status, the times by job, a gauge for each other number."""
+    """Return a counter for each total of the status, the times and jobs under way, and a gauge a number."""
     for name, value in status.get("totals", {}).items():
-        meaning = f"what the compactor did since the start: {name}"
-        yield CounterMetricFamily(f"{prefix}_{name}", meaning, value=value)
+        yield CounterMetricFamily(
+            f"{prefix}_{name}", f"{_DONE[name]}, since the start", value=value
+        )
     seconds = HistogramMetricFamily(
         f"{prefix}_seconds", "time of one unit of the compactor's work, by job", labels=["job"]
+    )
+    running = GaugeMetricFamily(
+        f"{prefix}_running_jobs", "units of work under way, by job", labels=["job"]
     )
     for job, times in status.get("times", {}).items():
         seconds.add_metric(
             [job], buckets=list(times["at_most_s"].items()), sum_value=times["sum_s"]
         )
-    yield seconds
-    running = {f"running_{name}": value for name, value in (status.get("running") or {}).items()}
-    for name, value in {**status, **running}.items():
-        if isinstance(value, int | float):
-            shown, factor = _BASE_UNITS.get(name, (name, 1.0))
-            yield GaugeMetricFamily(
-                f"{prefix}_{shown}", "from the compaction status", value=value * factor
-            )
+    under_way = Counted(each["job"] for each in status.get("jobs", ()))
+    for job in sorted({*status.get("times", {}), *under_way}):
+        running.add_metric([job], under_way[job])
+    yield from (seconds, running)
+    for name, shown, factor, meaning in _NOW:
+        gauge = GaugeMetricFamily(f"{prefix}_{shown}", meaning)
+        if status.get(name) is not None:
+            gauge.add_metric([], status[name] * factor)
+        yield gauge

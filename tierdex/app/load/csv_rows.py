@@ -68,11 +68,17 @@ class CsvPiece:
 
 
 def read_csv_pieces(
-    blocks: Iterable[Block], path: str, wanted: list[str], form: CsvFormat
+    blocks: Iterable[Block],
+    path: str,
+    wanted: list[str],
+    form: CsvFormat,
+    *,
+    may_be_empty: bool = False,
 ) -> Iterator[CsvPiece]:
     """Yield the rows, whose columns `wanted` are read as text; location is `offset` and `size`.
 
-    Raises InvalidRequestError for a file without a header or one of the columns. Rows that have too many or
+    Raises InvalidRequestError for a file without a header (unless it `may_be_empty`: an empty one of many),
+    or without one of the columns. Rows that have too many or
     too few fields, are not UTF-8 or have a quote that never closes are refused when they are parsed.
     """
     is_checked = False
@@ -86,7 +92,7 @@ def read_csv_pieces(
                 check_columns(wanted, list(form.columns), path)
                 is_checked = True
             yield CsvPiece(rows, wanted, form)
-    if form.columns is None:
+    if form.columns is None and not may_be_empty:
         raise InvalidRequestError(f"{path} has no header line", field="file")
 
 

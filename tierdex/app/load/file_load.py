@@ -54,10 +54,17 @@ class FileLoad:
     """The load of one file."""
 
     def __init__(
-        self, file: SourceFile, options: LoadOptions, now_ms: int, *, names_source: bool
+        self,
+        file: SourceFile,
+        options: LoadOptions,
+        now_ms: int,
+        *,
+        names_source: bool,
+        may_be_empty: bool = False,
     ) -> None:
         """Raises InvalidRequestError naming the option."""
         self.file = file
+        self._may_be_empty = may_be_empty
         self._plan = Plan.make(options, file.kind, file.changed_ms, names_source=names_source)
         self._form = self._plan.csv_format(tabs=file.is_tab_separated)
         self._changed_ms = -1 if now_ms - file.changed_ms < SETTLED_MS else file.changed_ms
@@ -150,13 +157,15 @@ class FileLoad:
     def _of_text(
         self, text: Text, opened: RangeFile | None, begin: Mark | None
     ) -> Generator[Portion, None, None]:
-        name = self.file.address
+        name = "the standard input" if opened is None else self.file.address
         is_csv = self.file.kind == "csv"
         delimiter = self._form.delimiter if is_csv else None
         blocks = read_blocks(text, name, delimiter=delimiter, begin=begin)
         pieces: Any
         if is_csv:
-            pieces = read_csv_pieces(blocks, name, self._plan.columns, self._form)
+            pieces = read_csv_pieces(
+                blocks, name, self._plan.columns, self._form, may_be_empty=self._may_be_empty
+            )
         else:
             columns, times = self._plan.columns, self._plan.time_columns
             pieces = read_jsonl_pieces(blocks, columns, times=times)

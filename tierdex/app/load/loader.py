@@ -144,7 +144,12 @@ class Loader:
                 raise InvalidRequestError(f"{files[0].address} is empty", field="file")
             report.left_out = sources.left_out
             now = self._clock.now_ms()
-            loads = [FileLoad(one, options, now, names_source=self._names_source) for one in files]
+            loads = [
+                FileLoad(
+                    one, options, now, names_source=self._names_source, may_be_empty=len(files) > 1
+                )
+                for one in files
+            ]
             if not again:
                 loads = self._without_known(loads, report)
             try:

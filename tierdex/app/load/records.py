@@ -138,7 +138,8 @@ def read_blocks(
         is_open = is_last and not data.endswith(b"\n")
         if is_open:
             data += b"\n"  # as if the last line had its break
-        breaks = _record_breaks(np.frombuffer(data, np.uint8)[skipped:], delimiter) + skipped
+        newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
+        breaks = _record_breaks(data, skipped, newlines, delimiter)
         if not len(breaks) or (is_last and breaks[-1] != len(data) - 1):
             if is_last or wanted >= RECORD_BYTES_MAX:
                 last = line + data.count(b"\n", 0, int(breaks[-1]) + 1 if len(breaks) else 0)
@@ -153,7 +154,7 @@ def read_blocks(
         if is_open:
             ended = int(starts[-1]) if len(starts) else len(data) - 1
         digest.update(data[:ended])
-        following = line + data.count(b"\n", 0, ended)
+        following = line + int(np.searchsorted(newlines, ended))
         mark = Mark(position + ended, following, digest.hexdigest())
         yield Block(data, position, line, starts, ends, path, mark)
         position += len(data)
@@ -185,24 +186,24 @@ def _record_spans(data: bytes, breaks: np.ndarray, begin: int) -> tuple[np.ndarr
     bytes_before = np.frombuffer(data, np.uint8)[np.maximum(ends - 1, 0)]
     ends = ends - ((bytes_before == _RETURN) & (ends > starts))
     is_record = ends > starts
-    return starts[is_record], ends[is_record]
+    return (starts, ends) if is_record.all() else (starts[is_record], ends[is_record])
 
 
-def _record_breaks(data: np.ndarray, delimiter: str | None) -> np.ndarray:
-    """Return the positions of the line breaks that end a record; the data begins with a record."""
-    breaks = np.flatnonzero(data == _NEWLINE)
-    if delimiter is None:
-        return breaks
+def _record_breaks(
+    text: bytes, begin: int, newlines: np.ndarray, delimiter: str | None
+) -> np.ndarray:
+    """Return those of the line breaks `newlines` that end a record; the first record is at `begin`."""
+    if delimiter is None or b'"' not in text:
+        return newlines
+    data, breaks = np.frombuffer(text, np.uint8)[begin:], newlines - begin
     quotes = np.flatnonzero(data == _QUOTE)
-    if not len(quotes):
-        return breaks
     # A quote opens a field only at its begin; a doubled one inside closes and opens again.
     opening = quotes[::2]
     before = data[np.maximum(opening - 1, 0)]
     at_begin = (opening == 0) | np.isin(before, [ord(delimiter), _NEWLINE, _RETURN, _QUOTE])
     if not at_begin.all():
         quotes = _field_quotes(data, quotes, ord(delimiter))
-    outside: np.ndarray = breaks[np.searchsorted(quotes, breaks) % 2 == 0]
+    outside: np.ndarray = newlines[np.searchsorted(quotes, breaks) % 2 == 0]
     return outside
 
 

@@ -5,8 +5,8 @@
     orders.csv   logs/   'logs/*/day-*.jsonl.gz'   s3://bucket/logs/   's3://bucket/logs/*.parquet'   -
 
 A folder stands for the files below it whose names end in a known format, in the order of their names; names
-that begin with `.` or `_` are left out, as Spark leaves them out. `*` stands for a part of a name, `**` for
-folders. `.gz` and `.zst` behind a format are unfolded.
+that begin with `.` or `_` are left out, as Spark leaves them out, unless a glob names that letter. `*` stands
+for a part of a name, `**` for folders. `.gz` and `.zst` behind a format are unfolded.
 
 Depends on errors, filesystem, resolving and storage_layer.
 """
@@ -42,6 +42,7 @@ KINDS: Final[dict[str, Kind]] = {
     ".parquet": "parquet",
 }
 STDIN: Final = "-"
+_OBJECT_URLS: Final = ("s3://", "s3a://", "memory://")
 _WILD: Final = re.compile(r"[*?\[]")
 
 
@@ -127,15 +128,29 @@ class Sources:
             return [SourceFile(STDIN, kind, 0, self._now_ms)]
         text = text.removeprefix("file://")
         if "://" in text:
+            if not text.startswith(_OBJECT_URLS):
+                raise InvalidRequestError(
+                    f"{text} is no s3:// URL; fetch it, or give its rows to the standard input, `-`",
+                    field="file",
+                )
             return self._objects(text.replace("s3a://", "s3://", 1), kind)
         path = Path(text).absolute()
         if self._filesystem.exists(path):
             if self._filesystem.is_folder(path):
                 return self._known([self._local(one) for one in self._below(path)], kind, text)
+            if not path.is_file():
+                raise InvalidRequestError(
+                    f"{path} is no regular file, and cannot be read again: give its rows to the standard "
+                    "input, and `-` for the file",
+                    field="file",
+                )
             return [_of_kind(self._local(path), kind)]
-        if not _WILD.search(text):
+        wild = _WILD.search(str(path))
+        if wild is None:
             raise NotFoundError(f"there is no file {path}")
-        paths = [Path(one) for one in sorted(glob.glob(str(path), recursive=True))]
+        begin = str(path)[: wild.start()]
+        found = sorted(glob.glob(str(path), recursive=True))
+        paths = [Path(one) for one in found if not _is_hidden_below(one, begin)]
         files = [self._local(one) for one in paths if not self._filesystem.is_folder(one)]
         return self._known(files, kind, text)
 
@@ -167,7 +182,7 @@ class Sources:
             [
                 _Seen(f"{root}/{one.key}", one.size, one.modified_ms, parameters)
                 for one in store.list(begin)
-                if pattern.fullmatch(one.key) and not _is_hidden(one.key[len(begin) :])
+                if pattern.fullmatch(one.key) and not _is_hidden_below(one.key, begin)
             ],
             kind,
             url,
@@ -219,6 +234,16 @@ def _root_and_key(url: str) -> tuple[str, str]:
 
 def _is_hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+def _is_hidden_below(path: str, begin: str) -> bool:
+    """Say whether what a glob found is hidden; `begin` is the glob before its first wildcard.
+
+    A name of which the glob itself gives the begin is wanted, whatever it begins with.
+    """
+    folder, _, name = begin.rpartition("/")
+    below = path[len(folder) + 1 :] if folder or begin.startswith("/") else path
+    return _is_hidden(below.partition("/")[2] if name else below)
 
 
 def _pattern(key: str) -> re.Pattern[str]:
