@@ -71,7 +71,9 @@ def test_taken_over_index_goes_on_without_putting_anything_again(world):
     assert sum(info.item_count for info in log.index.files()) == held
 
 
-def test_crash_without_the_old_disk_needs_a_lossy_takeover_and_a_refusal_changes_nothing(world):
+def test_crash_without_the_old_disk_needs_a_lossy_takeover_and_a_refusal_changes_nothing(
+    world, caplog
+):
     log = world.open()
     fill(world, log, 30)
     log.roll()
@@ -91,6 +93,9 @@ def test_crash_without_the_old_disk_needs_a_lossy_takeover_and_a_refusal_changes
     for queue, count in kept.items():
         del other.handed[queue][count:]
     taken = other.open(takeover="lossy")
+    assert other.disk.list_folder(DATA / "log" / "uploaded")  # the sidecar that it fetched is kept
+    (lost,) = (record for record in caplog.records if "may be lost" in record.msg)
+    assert list(map(bytes.fromhex, lost.outstanding))  # a line of a log that can be read
     other.look(taken)
     fill(other, taken, 60)
     other.look(taken)

@@ -166,7 +166,8 @@ class OwnedNode:
             terms.check(state, state.owner == NO_OWNER or memory.holds(state.owner))
             through, outstanding = _inherit(log, memory, voice, has_all=terms.accept_rollback)
             if outstanding:
-                extra = {"node": log.node, "outstanding": dict(outstanding)}
+                owners = {owner.hex(): through for owner, through in outstanding.items()}
+                extra = {"node": log.node, "outstanding": owners}
                 logger.warning("entries may be lost: their folder did not come back", extra=extra)
             memory.note_claim(owner, state.owner)  # durable before the commit is
             node.epoch = state.epoch + 1

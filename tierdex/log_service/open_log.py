@@ -267,6 +267,8 @@ class _OwnerOpening:
     def recover(self, state: ManifestState | None) -> None:
         """Recover the log, at the first call, with what its node has published."""
         if self._components is None:
+            # Before the others, which recovery makes: the note may need sidecars, and they are kept.
+            self._seams.filesystem.make_folder(self._paths.folder(FileState.UPLOADED))
             note = settle_note(self._seams, self._paths, self.tier, state)
             # Made void, or restored, since it was read.
             self.gone = GoneRecord(self._seams.filesystem, self.root, self._seams.clock)

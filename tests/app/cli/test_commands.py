@@ -78,7 +78,9 @@ def test_damaged_file_makes_the_answer_incomplete_and_ends_with_4(run, put, tmp_
 
 def test_published_entry_is_found_and_explained(run, put):
     put(*ONE)
-    run("compact", "--roll", *SMALL)
+    told = run("compact", "--roll", *SMALL).stdout
+    assert "times.compact.count" in told
+    assert "at_most_s" not in told  # buckets
     (file,) = orjson.loads(run("files", "-o", "json").stdout)["files"]
     assert file["state"] == "uploaded"
     result = run("query", "-t", "orders", "-k", "ORDER-1", "--explain")

@@ -78,7 +78,9 @@ def test_damaged_messages_are_named_and_end_with_4(run, append, tmp_path):
     damaged = bytearray(compacted.read_bytes())
     damaged[4096 + 50] ^= 1  # of its only page
     compacted.write_bytes(damaged)
-    assert compacted.name in run("log", "read", *QUEUE, code=4).stderr
+    told = run("log", "read", *QUEUE, code=4).stderr
+    assert compacted.name in told
+    assert "there is more" not in told  # the same command would stop at the same place
     assert compacted.name in run("log", "tail", *QUEUE, "--no-follow", code=4).stderr
 
 

@@ -197,7 +197,7 @@ def read(
     _write(output, document["messages"], whole=document)
     if answer.from_begin:
         say(f"the queue begins at offset {answer.begin_offset}")
-    if answer.next_offset < answer.end_offset:
+    if len(answer) and answer.next_offset < answer.end_offset:
         say(f"there is more: --offset {answer.next_offset} (the end is {answer.end_offset})")
     if not answer.complete:
         _tell_missing(answer)

@@ -86,7 +86,9 @@ def write_fields(form: Form, fields: Mapping[str, Any]) -> None:
     """Write the fields of one thing: a name and a value a line, or JSON."""
     rows: list[Mapping[str, Any]] = [fields]
     if form in (Form.TABLE, Form.CSV):
-        flat = _flatten("", fields)
+        flat = list(_flatten("", fields))
+        if form is Form.TABLE:  # buckets of histograms are for programs
+            flat = [(name, value) for name, value in flat if ".at_most_s." not in name]
         rows = [
             {"field": name, "value": _shown(name, value) if form is Form.TABLE else value}
             for name, value in flat
