@@ -260,7 +260,9 @@ def fake_app(
         app.state.done += 1_250_000
         return {
             "backlog_files": 3, "backlog_bytes": 2_411_724_800,
-            "log": {"jobs": [{"job": "merge", "file_id": "7-log", "done_items": 1, "total_items": 4}]},
+            "log": {"jobs": [{"job": "merge", "file_id": "7-log", "done_items": 1, "total_items": 4}],
+                    "last_done_ms": YEAR_2013 + 366 * DAY, "totals": {"merged": 12},
+                    "last_error": {"at_ms": YEAR_2013, "message": "of the log"}},
             "running": {"job": "compact", "file_id": files[-2]["file_id"], "stage": "writing pages",
                         "done_items": app.state.done % 20_000_000, "total_items": 20_000_000,
                         "done_bytes": app.state.done * 11, "rate_items_s": 6_204_113.2},

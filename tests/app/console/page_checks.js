@@ -66,6 +66,16 @@
       if (excess <= 0) return [];
       return [...document.body.querySelectorAll("*")].filter((each) => isSeen(each) && each.getBoundingClientRect().right > innerWidth + 1).slice(0, 5).map(nameOf);
     },
+    /** Labels of time axes that lie over the one before, or are cut off. */
+    crowded() {
+      const axes = [[".ticks", "span"], [".chart-axis", "text"]];
+      return axes.flatMap(([axis, label]) => [...document.querySelectorAll(axis)].filter(isSeen).flatMap((each) => {
+        const { left, right } = each.getBoundingClientRect();
+        const boxes = [...each.querySelectorAll(label)].filter(isSeen).map((one) => [one, one.getBoundingClientRect()]);
+        const ends = [left, ...boxes.map(([, box]) => box.right)];
+        return boxes.filter(([, box], place) => box.left < ends[place] - 0.5 || box.right > right + 0.5).map(([one]) => nameOf(one));
+      }));
+    },
     /** Return how often to press Tab to reach all that must be; from now on `visited` takes note of the focus. */
     watch() {
       const isStop = (each) => each.tabIndex >= 0 && !each.disabled && isSeen(each);

@@ -377,7 +377,12 @@ def test_nodes_show_health_and_lag(page: Page, serve: Serve) -> None:
     expect(health).to_contain_text("-1.5 s")
     page.get_by_role("link", name="Compaction").click()
     expect(page.get_by_role("progressbar")).to_have_count(2)  # the index's, and the log's
-    expect(page.locator("#compaction-body")).to_contain_text("25.0 %")
+    body = page.locator("#compaction-body")
+    expect(body).to_contain_text("25.0 %")
+    expect(body).to_contain_text("2014-01-02 00:00:00")  # the log's work was done last
+    log_error = body.get_by_role("region", name="Last error (message log): work went on since")
+    expect(log_error).to_contain_text("of the log")
+    expect(body.get_by_role("region", name="Since the start: message log")).to_contain_text("12")
 
 
 def test_home_page_tells_topics_and_a_narrow_page_never_scrolls_sideways(
@@ -402,6 +407,8 @@ def test_home_page_tells_topics_and_a_narrow_page_never_scrolls_sideways(
         page.goto(f"{address}#{view}")
         expect(page.locator(what).first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0, view
+        tables = page.locator(".table-scroll").evaluate_all("all => all.map((e) => e.clientHeight)")
+        assert max(tables, default=0) <= 800, view  # what stands below can be reached
 
 
 def test_entries_stand_in_order_of_time_and_a_histogram_narrows_them(

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 CHECKS = Path(__file__).with_name("page_checks.js").read_text()
-FADED_IN = """Promise.all(document.getAnimations().map((each) => each.finished.catch(() => null)))
+DRAWN = """new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))
+  .then(() => Promise.all(document.getAnimations().map((each) => each.finished.catch(() => null))))
   .then(() => null)"""
 HOUR = 3_600_000
 BEGIN = 1_356_998_400_000
@@ -143,8 +144,9 @@ def test_page_is_whole_by_keyboard_at_each_width_in_each_scheme(
         page.set_viewport_size({"width": width, "height": height})
         expect(page.locator(whole).first).to_be_visible()
         expect(page.locator("body.loading")).to_have_count(0)
-        page.evaluate(FADED_IN)
+        page.evaluate(DRAWN)
         wrong[width, "wider than the window"] = page.evaluate("pageChecks.wide()")
+        wrong[width, "labels over each other"] = page.evaluate("pageChecks.crowded()")
         for scheme in ("dark", "light"):
             page.emulate_media(color_scheme=scheme)
             wrong[width, scheme] = page.evaluate("pageChecks.faint()")

@@ -44,19 +44,36 @@ export class CompactionView {
     const zone = this.zone();
     byId("compaction-age").textContent = `seen ${formatTime(this.polling.seenMs, zone).slice(11, 19)} ${zoneName(zone)}, every 2 s`;
     redraw(
-      byId("compaction-body"), ...stopped(status.worker_error ?? status.log?.worker_error), tiles(status, zone), ...running([...jobsOf(status), ...jobsOf(status.log)]), curves(this.history), ...lastError(status, zone),
-      ...totals(status),
+      byId("compaction-body"), ...stopped(stoppedBy(status)), tiles(status, zone), ...running(jobsOf(status)), curves(this.history),
+      ...partsOf(status).flatMap((part) => lastError(part, zone)), ...partsOf(status).map(totals),
     );
   }
 }
 
+/** Return [name, status] of the work on index files, and of that on the message log's: what there is of them. */
+export function partsOf(status) {
+  return [["index", status], ["message log", status.log]].filter(([, part]) => part?.totals);
+}
+
+/** Return the running jobs of both. */
+export function jobsOf(status) {
+  return [status, status.log].flatMap((part) => part?.jobs ?? [part?.running].filter(Boolean));
+}
+
+/** Return why background work has ended, null where it goes on. */
+export function stoppedBy(status) {
+  return status.worker_error ?? status.log?.worker_error ?? null;
+}
+
 function tiles(status, zone) {
+  const parts = partsOf(status).map(([, part]) => part);
+  const doneMs = parts.map((part) => Number(part.last_done_ms ?? 0)).reduce((a, b) => Math.max(a, b), 0);
   const age = Number(status.oldest_unpublished_age_s ?? 0);
   const list = [
     ["Waiting", formatCount(status.backlog_files), `files, ${formatBytes(status.backlog_bytes)}`],
     ["Oldest unpublished", status.oldest_unpublished_age_s === null ? "–" : formatAge(age), "age of its first entry here"],
-    ["Last done", status.last_done_ms ? formatTime(status.last_done_ms, zone).slice(0, 19) : "–", zoneName(zone)],
-    ["State", isRetrying(status) ? "retrying" : jobsOf(status).length + jobsOf(status.log).length ? "working" : "idle", status.last_error ? "see the error below" : "no error"],
+    ["Last done", doneMs ? formatTime(doneMs, zone).slice(0, 19) : "–", doneMs ? zoneName(zone) : "nothing since the start"],
+    ["State", parts.some(isRetrying) ? "retrying" : jobsOf(status).length ? "working" : "idle", parts.some((part) => part.last_error) ? "see the error below" : "no error"],
   ];
   return element("dl", { class: "facts panel" }, list.map(([name, value, more]) => element(
     "div", {}, element("dt", {}, name), element("dd", {}, value), element("dd", { class: "hint" }, more),
@@ -71,10 +88,6 @@ function stopped(error) {
 /** Say whether the last error is newer than the last success: then its job waits for its next attempt. */
 function isRetrying({ last_error: error, last_done_ms: doneMs }) {
   return Boolean(error) && Number(error.at_ms ?? Infinity) >= Number(doneMs ?? 0);
-}
-
-function jobsOf(status) {
-  return status?.jobs ?? [status?.running].filter(Boolean);
 }
 
 function running(jobs) {
@@ -102,37 +115,36 @@ function runningJob(job, place) {
   );
 }
 
-function lastError(status, zone) {
+function lastError([name, status], zone) {
   const error = status.last_error;
   if (!error) return [];
-  const title = isRetrying(status) ? "Last error; it is tried again, nothing is dropped" : "Last error; work went on since";
+  const title = `Last error (${name}): ${isRetrying(status) ? "it is tried again, nothing is dropped" : "work went on since"}`;
   const pairs = typeof error === "object" ? Object.entries(error) : [["message", error]];
   return [element(
-    "section", { class: `note ${isRetrying(status) ? "warn" : ""}`, "aria-labelledby": "error-title" },
-    element("h2", { id: "error-title" }, title),
+    "section", { class: `note ${isRetrying(status) ? "warn" : ""}`, "aria-label": title },
+    element("h2", {}, title),
     facts(pairs.map(([name, value]) => [
       formatName(name.replace(/_ms$/, "")), name.endsWith("_ms") ? `${formatTime(value, zone)} ${zoneName(zone)}` : formatAny(value),
     ])),
   )];
 }
 
-function totals(status) {
-  const pairs = Object.entries(status.totals ?? {});
-  if (!pairs.length) return [];
-  return [element(
-    "section", { class: "panel", "aria-labelledby": "totals-title" },
-    element("h2", { id: "totals-title" }, "Since the start"),
-    element("dl", { class: "facts" }, pairs.map(([name, value]) => element(
+function totals([part, status]) {
+  const title = `Since the start: ${part}`;
+  return element(
+    "section", { class: "panel", "aria-label": title },
+    element("h2", {}, title),
+    element("dl", { class: "facts" }, Object.entries(status.totals).map(([name, value]) => element(
       "div", {}, element("dt", {}, formatName(name)),
-      element("dd", {}, name.includes("bytes") ? formatBytes(value) : formatAny(value)),
+      element("dd", {}, name.includes("bytes") ? formatBytes(value) : formatCount(value)),
     ))),
-  )];
+  );
 }
 
 /** Draw the backlog and the rate since the view was opened. */
 function curves(history) {
   const backlog = history.map((status) => Number(status.backlog_files ?? 0));
-  const rate = history.map((status) => [...jobsOf(status), ...jobsOf(status.log)].reduce((sum, job) => sum + Number(job.rate_items_s ?? 0), 0));
+  const rate = history.map((status) => jobsOf(status).reduce((sum, job) => sum + Number(job.rate_items_s ?? 0), 0));
   return element(
     "div", { class: "curves" },
     curve("Files waiting", backlog, (value) => formatCount(value)),

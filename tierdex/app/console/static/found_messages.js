@@ -3,7 +3,6 @@
 
 import { ApiError, get } from "./api.js";
 import { element } from "./dom.js";
-import { writeLink } from "./link.js";
 import { toggleMessage } from "./keyboard.js";
 import { messageDrawer } from "./message_drawer.js";
 
@@ -31,12 +30,11 @@ export function drawMessages(table, entries, { found, note }) {
 }
 
 function addDrawer(row, entry, message) {
-  const link = message.where?.startsWith("the message log") ? writeLink("messages", { topic: entry.topic, queue_id: entry.queue_id, offset: entry.offset }) : null;
   row.title = "Click, or Enter: shut or open the message";
   row.addEventListener("click", (event) => {
     if (!event.target.closest("a, button") && getSelection().isCollapsed) toggleMessage(row);
   });
-  row.after(element("tr", { class: "message-of" }, element("td", { colspan: row.children.length }, messageDrawer(message, link))));
+  row.after(element("tr", { class: "message-of" }, element("td", { colspan: row.children.length }, messageDrawer(entry, message))));
 }
 
 function placeOf(entry) {

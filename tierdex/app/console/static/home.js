@@ -79,7 +79,7 @@ export class Home {
     const hasExamples = topics.some(({ topic }) => this.examples.get(topic));
     const titles = [["Topic"], ["Keys", "number"], ...(hasExamples ? [["For example"]] : []), ["First entry"], ["Last entry"], ["", "wide bar-cell"]];
     const head = titles.map(([title, kind]) => element(
-      "th", { scope: "col", class: kind }, title, title.endsWith("entry") ? element("small", {}, ` ${zoneName(zone)}`) : null,
+      "th", { scope: "col", class: kind }, title, title.endsWith("entry") ? element("small", { class: "wide" }, ` ${zoneName(zone)}`) : null,
     ));
     const showAll = () => {
       this.isWhole = true;
@@ -98,7 +98,11 @@ export class Home {
   #row(info, range, hasExamples) {
     const zone = this.zone();
     const key = this.examples.get(info.topic);
-    const moment = (time) => element("td", { class: "code", title: time === null ? null : `${time} ms` }, time === null ? "–" : formatTime(time, zone).slice(0, 19));
+    const moment = (time) => {
+      if (time === null) return element("td", {}, "–");
+      const written = formatTime(time, zone).slice(0, 19);
+      return element("td", { class: "code", title: `${time} ms` }, written.slice(0, 10), element("span", { class: "wide" }, written.slice(10)));
+    };
     return element(
       "tr", {},
       element("th", { scope: "row" }, element("a", { href: writeLink("lookup", { topic: info.topic }), class: "code" }, info.topic)),

@@ -39,7 +39,10 @@ export class JourneyView {
     this.times.end.write(end ?? "", "utc");
     byId("journey-answer").replaceChildren();
     this.#clearErrors();
-    if (!key) return;
+    if (!key) {
+      byId("journey-answer").replaceChildren(element("p", { class: "note" }, "A journey is what one key went through: its messages in every topic, in order of time, and how long each step took."));
+      return;
+    }
     byId("journey-answer").replaceChildren(element("p", { class: "quiet" }, "Looking up …"));
     try {
       this.found = await this.#ask({ key, ...momentsOf({ begin, end }) });
@@ -132,7 +135,7 @@ function card(entry, number, zone) {
   return element(
     "li", { class: "panel", id: `stop-${number}`, tabindex: "-1" }, gap,
     element("strong", {}, entry.topic), " ", element("span", { class: "code" }, formatTime(entry.timestamp, zone)), ` ${zoneName(zone)}`,
-    element("p", { class: "quiet" }, place), entry.message ? messageDrawer(entry.message) : null,
+    element("p", { class: "quiet" }, place), entry.message ? messageDrawer(entry, entry.message) : null,
   );
 }
 

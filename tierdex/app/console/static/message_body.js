@@ -1,5 +1,5 @@
 // The bytes of a message as people read them: JSON set out in lines, text, or hex. Every byte of a body is
-// shown or counted; what is not what it was asked to be is shown in the next plainer form, which is named.
+// shown or counted; what is not what it was asked to be is shown in the next plainer form. Hex is named.
 
 import { element } from "./dom.js";
 import { formatCount } from "./format.js";
@@ -23,7 +23,7 @@ export function bodyView(bytes, form) {
     const written = write(bytes.subarray(0, shown), form, shown < bytes.length);
     view.dataset.form = written.form;
     view.replaceChildren(written.text);
-    if (written.form !== form) view.append(element("small", { class: "quiet" }, `\nnot ${NAMES[form]}: shown as ${NAMES[written.form]}`));
+    if (written.form === "hex" && form !== "hex") view.append(element("small", { class: "quiet" }, `\nnot ${NAMES[form]}: shown as hex`));
     if (shown >= bytes.length) return;
     const rest = `${formatCount(bytes.length - shown)} bytes more`;
     view.append("\n", element("button", { type: "button", class: "quiet-button", on: { click: () => show(bytes.length) } }, rest));
@@ -32,7 +32,7 @@ export function bodyView(bytes, form) {
   return view;
 }
 
-const NAMES = { json: "JSON", text: "text", hex: "hex" };
+const NAMES = { json: "JSON", text: "text" };
 
 /** Return {form, text}: the bytes in the form, or in the first plainer one that can hold them. */
 function write(bytes, form, isCut) {

@@ -2,6 +2,7 @@
 // service's words, why there is none.
 
 import { copyText, element } from "./dom.js";
+import { writeLink } from "./link.js";
 import { bodyView, bytesOf } from "./message_body.js";
 
 const TABS = { json: "JSON", raw: "raw", hex: "hex" };
@@ -11,15 +12,17 @@ const WITHOUT = {
   withheld: "Withheld", unresolved: "No message",
 };
 
-/** Return a message of an answer (`message=true`) as an element; `link` leads to its queue. */
-export function messageDrawer(message, link = null) {
+/** Return the message of an entry (`message=true`) as an element. Of the message log, a link leads to its queue. */
+export function messageDrawer(entry, message) {
   if (message.outcome !== "shown") {
     return element("p", { class: "quiet drawer", "data-outcome": message.outcome }, `${WITHOUT[message.outcome] ?? message.outcome}: ${message.reason ?? ""}`);
   }
   const holder = element("div", {});
   // Where the body is no JSON, the first way to show it is what it is; the same way twice helps nobody.
   const names = { ...TABS, json: FORM_NAMES[message.form] ?? TABS.json };
-  const tabs = Object.keys(TABS).filter((tab) => tab === "json" || names[tab] !== names.json).map((tab) => element(
+  const isRaw = message.form === "text" && message.body !== null && message.text === textOf(message.body, message.encoding);
+  const isTwice = (tab) => tab !== "json" && (names[tab] === names.json || (tab === "raw" && isRaw));
+  const tabs = Object.keys(TABS).filter((tab) => !isTwice(tab)).map((tab) => element(
     "button", { type: "button", class: "quiet-button", "data-tab": tab, on: { click: () => show(tab) } }, names[tab],
   ));
   const show = (tab) => {
@@ -27,8 +30,9 @@ export function messageDrawer(message, link = null) {
     holder.replaceChildren(contentOf(message, tab));
   };
   show("json");
+  const link = message.where?.startsWith("the message log") ? writeLink("messages", { topic: entry.topic, queue_id: entry.queue_id, offset: entry.offset }) : null;
   const said = [
-    message.where, message.reason, message.decoded.length ? `decoded: ${message.decoded.join(", ")}` : null,
+    link ? null : message.where, message.reason, message.decoded.length ? `decoded: ${message.decoded.join(", ")}` : null,
     message.masked.length ? `masked: ${message.masked.join(", ")}` : null,
   ].filter(Boolean);
   const parts = [message.key === null ? null : ["key", message.key], ...message.headers.map(({ name, value }) => [name, value])].filter(Boolean);

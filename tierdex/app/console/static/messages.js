@@ -29,12 +29,12 @@ export class MessagesView {
 
   constructor({ zone, wantKey }) {
     Object.assign(this, { zone, wantKey, shown: null, isOpen: false });
-    this.begin = new TimeField({ holder: byId("queue-times"), id: "queue-begin", label: "or from", zone });
+    this.begin = new TimeField({ holder: byId("queue-times"), id: "queue-begin", label: "Or from a time", zone });
     byId("queue-form").addEventListener("submit", (event) => this.#submit(event));
     byId("queue-topic").addEventListener("change", () => this.#offerQueues());
     byId("body-form").addEventListener("change", () => this.#draw());
-    byId("queue-older").addEventListener("click", () => this.#go(this.#olderThan(BigInt(this.shown.first))));
-    byId("queue-newer").addEventListener("click", () => this.#go(BigInt(this.shown.next)));
+    byId("queue-older").addEventListener("click", () => this.shown && this.#go(this.#olderThan(BigInt(this.shown.first))));
+    byId("queue-newer").addEventListener("click", () => this.shown && this.#go(BigInt(this.shown.next)));
     byId("queue-newest").addEventListener("click", () => this.#go(null));
     byId("queue-tail").addEventListener("change", () => this.#follow());
   }
@@ -53,6 +53,7 @@ export class MessagesView {
     this.#offerTopics();
     if (parameters.topic && parameters.queue_id) await this.#load(parameters.offset ?? null, momentsOf(parameters).begin);
     else await this.#list(parameters.topic);
+    if (!this.shown) byId("queue-pages").hidden = true; // until then the focus stays on them
   }
 
   /** End what is under way. */
@@ -175,7 +176,7 @@ export class MessagesView {
   }
 
   #draw() {
-    for (const id of ["queue-older", "queue-newer"]) byId(id).disabled = true;
+    byId("queue-pages").hidden = !this.shown;
     if (!this.shown) return;
     const { answer, messages, first, next } = this.shown;
     byId("queue-older").disabled = BigInt(first) <= BigInt(answer.begin_offset);

@@ -1,6 +1,7 @@
 // The nodes view: whether this service is ready and what its owner has to do, and how far each node has published.
 
 import { get } from "./api.js";
+import { jobsOf, partsOf, stoppedBy } from "./compaction.js";
 import { byId, element, redraw } from "./dom.js";
 import { formatAge, formatBytes, formatCount } from "./format.js";
 import { Polling } from "./polling.js";
@@ -49,12 +50,13 @@ async function askAll(signal) {
 
 function health({ status }, compaction, { clock_skew_s: skew }) {
   const isReady = status === "ready";
-  const error = compaction.worker_error ?? compaction.log?.worker_error;
+  const error = stoppedBy(compaction);
+  const hasFailed = partsOf(compaction).some(([, part]) => part.last_error);
   const tiles = [
     ["This service", isReady ? "ready" : "not ready", isReady ? "requests may be sent here" : status],
     ["Waiting", formatCount(compaction.backlog_files), `files, ${formatBytes(compaction.backlog_bytes)}`],
     ["Oldest unpublished", formatAge(compaction.oldest_unpublished_age_s), "age of its first entry here"],
-    ["Compactor", error ? "stopped" : compaction.running ? "working" : "idle", error ?? (compaction.last_error ? "its last error: see Compaction" : "no error")],
+    ["Compactor", error ? "stopped" : jobsOf(compaction).length ? "working" : "idle", error ?? (hasFailed ? "its last error: see Compaction" : "no error")],
     ["Clock", skew === null ? "–" : `${Number(skew).toFixed(1)} s`, "ahead of the store's"],
   ];
   return element("dl", { class: `facts panel health ${isReady && !error ? "" : "is-ill"}` }, tiles.map(([name, value, more]) => element(
@@ -64,7 +66,7 @@ function health({ status }, compaction, { clock_skew_s: skew }) {
 
 function table(nodes, zone) {
   const most = nodes.reduce((longest, { lag_s: lag }) => Math.max(longest, Number(lag ?? 0)), 60);
-  const titles = [["Node"], ["Standing"], ["Published through"], ["Lag", "number"], ["", "bar-cell"], ["Clock", "number"], ["Files", "number"], ["Address"]];
+  const titles = [["Node"], ["Standing"], ["Published through"], ["Lag", "number"], ["", "wide bar-cell"], ["Clock", "number"], ["Files", "number"], ["Address"]];
   return element(
     "div", { class: "table-scroll panel", id: "nodes-table", tabindex: "0", role: "region", "aria-labelledby": "nodes-title" },
     element(
@@ -89,7 +91,7 @@ function row(node, most, zone) {
     ),
     element("td", { class: "code" }, node.published_through === null ? "not known" : formatTime(node.published_through, zone).slice(0, 19)),
     number(formatAge(node.lag_s)),
-    element("td", { class: "bar-cell" }, node.lag_s === null ? null : lag),
+    element("td", { class: "wide bar-cell" }, node.lag_s === null ? null : lag),
     number(node.skew_s === null ? "–" : `${Number(node.skew_s).toFixed(1)} s`),
     number(formatCount(node.files)),
     element("td", { class: "code" }, node.url ?? "–"),

@@ -28,8 +28,10 @@ export function timeTicks(begin, end, count, zone) {
 /** Return an axis as an element: labels at their places between two times, for below a drawing of the same width. */
 export function ticksBelow(begin, end, zone) {
   const labels = timeTicks(begin, end, 8, zone).map(({ at, label: text }) => {
-    const tick = element("span", {}, text);
-    tick.style.left = `${((at - begin) / (end - begin)) * 100}%`;
+    const share = (at - begin) / (end - begin);
+    const isLate = share > 0.75; // its label stands left of it, where there is room
+    const tick = element("span", { class: isLate ? "is-late" : null }, text);
+    tick.style[isLate ? "right" : "left"] = `${(isLate ? 1 - share : share) * 100}%`;
     return tick;
   });
   return element("div", { class: "ticks", "aria-hidden": "true" }, labels);

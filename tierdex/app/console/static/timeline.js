@@ -17,7 +17,7 @@ const ROW_MIN = 2;
 const ROW_MAX = 20;
 const MARGIN = 10;
 const DATE_MAX = 8.64e15;
-const TICK_WIDTH = 104;
+const TICK_WIDTH = 84;
 
 export class Timeline {
   /** `onChoose(file)` is called with the file under the pointer or the keyboard's choice, or null. */
@@ -97,9 +97,8 @@ export class Timeline {
   }
 
   #drawAxis() {
-    const labels = this.#ticks()
-      .filter(({ x }) => x > this.labelWidth + 16 && x < this.width - 30)
-      .map(({ x, label }) => shape("text", { x, y: 15, "text-anchor": "middle" }, label));
+    const anchor = (x) => (x < this.labelWidth + 30 ? "start" : x > this.width - 40 ? "end" : "middle");
+    const labels = this.#ticks().map(({ x, label }) => shape("text", { x, y: 15, "text-anchor": anchor(x) }, label));
     this.axis.replaceChildren(shape(
       "svg", { class: "chart", width: this.width, height: 22, "aria-hidden": "true" }, labels,
     ));
