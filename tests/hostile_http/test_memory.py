@@ -17,20 +17,22 @@ MIB = 1 << 20
 BUDGET = 128 * MIB
 JSON_BYTES, ARROW_BYTES = 15 * MIB, 60 * MIB  # of the weight 8 and 1: one, or two, fit the budget
 
-BODIES = {
-    "json that never closes": ("application/json", b"[" * JSON_BYTES),
-    "json of a wrong kind": ("application/json", b'{"lookups":"' + b"x" * (JSON_BYTES - 14) + b'"}'),
+BODIES = {  # made where they are sent: every process of the tests imports this
+    "json that never closes": ("application/json", lambda: b"[" * JSON_BYTES),
+    "json of a wrong kind": (
+        "application/json", lambda: b'{"lookups":"' + b"x" * (JSON_BYTES - 14) + b'"}',
+    ),
     "json with a wrong value": (
         "application/json",
-        b'{"lookups":[{"topic":"t","key":"k","begin":"' + b"x" * (JSON_BYTES - 50) + b'"}]}',
+        lambda: b'{"lookups":[{"topic":"t","key":"k","begin":"' + b"x" * (JSON_BYTES - 50) + b'"}]}',
     ),
-    "json with many values": ("application/json", b'{"lookups":[' + b"1," * 500_000 + b"1]}"),
+    "json with many values": ("application/json", lambda: b'{"lookups":[' + b"1," * 500_000 + b"1]}"),
     "json of small objects": (
         "application/json",
-        b'{"x":[' + b'{"a":1},' * ((JSON_BYTES - 20) // 8) + b"{}]}",
+        lambda: b'{"x":[' + b'{"a":1},' * ((JSON_BYTES - 20) // 8) + b"{}]}",
     ),
-    "arrow that is none": (ARROW, b"x" * ARROW_BYTES),
-    "too long": ("application/json", b" " * (17 * MIB)),
+    "arrow that is none": (ARROW, lambda: b"x" * ARROW_BYTES),
+    "too long": ("application/json", lambda: b" " * (17 * MIB)),
 }  # fmt: skip
 
 
@@ -38,7 +40,7 @@ BODIES = {
 def server(tmp_path_factory):
     with running_tierdex(tmp_path_factory.mktemp("memory"), max_bodies_bytes=BUDGET) as server:
         for kind, body in BODIES.values():  # what is loaded with the first request of a form
-            refused(server, kind, body[:100])
+            refused(server, kind, body()[:100])
         server.idle_bytes = server.memory_bytes("RssAnon")
         yield server
         assert server.stop() == 0
@@ -77,14 +79,16 @@ def assert_little_is_held(server):
 @pytest.mark.parametrize("path", ["/v1/entries:batchGet", "/v1/entries"])
 @pytest.mark.parametrize("name", BODIES)
 def test_refused_bodies_are_not_kept(server, name, path):
-    kind, body = BODIES[name]
+    kind, made = BODIES[name]
+    body = made()
     for _ in range(6):
         assert refused(server, kind, body, path) in (None, 400, 413)
     assert_little_is_held(server)
 
 
 def test_bodies_whose_callers_left_are_not_kept(server):
-    for kind, body in BODIES.values():
+    for kind, made in BODIES.values():
+        body = made()
         for _ in range(4):
             refused(server, kind, body[:-1], length=len(body))
     assert_little_is_held(server)
@@ -92,7 +96,8 @@ def test_bodies_whose_callers_left_are_not_kept(server):
 
 def test_bodies_that_arrive_together_stay_within_the_budget(server):
     """Those that do not fit it are refused with 503, whatever they would have been refused for."""
-    kind, body = BODIES["arrow that is none"]
+    kind, made = BODIES["arrow that is none"]
+    body = made()
     statuses = []
 
     def send():

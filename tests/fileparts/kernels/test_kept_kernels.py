@@ -15,13 +15,14 @@ import tierdex
 from tierdex.fileparts.kernels import cache
 
 SCRIPT = """
-import json, logging
+import json, logging, sys
 logging.basicConfig()
 import numpy as np
 from tierdex.compilation import compilations
 from tierdex.fileparts.kernels.bits import bit_width
 from tierdex.fileparts.kernels.cache import config
 assert bit_width(np.uint64(300)) == 9
+assert ("numba.np.npyimpl" in sys.modules) == bool(compilations.count)  # ready to compile only then
 print(json.dumps([compilations.count, config.CPU_NAME]))
 """
 KIND = "x86-64-v3"

@@ -29,9 +29,11 @@ from typing import Any, Final
 import llvmlite.binding as _llvm
 from numba.core import caching as _caching
 from numba.core import config as _config
+from numba.core import runtime as _runtime
 
 caching: Any = _caching
 config: Any = _config
+runtime: Any = _runtime
 llvm: Any = _llvm
 _LOGGER = logging.getLogger(__name__)
 _PACKAGE: Final = Path(__file__).parents[2]
@@ -124,13 +126,23 @@ class _Ready(caching.CompileResultCacheImpl):
     _locator_classes = [_ReadBesideSource]  # noqa: RUF012
 
 
-class _ReadyCache(caching.FunctionCache):
+class _Cache(caching.FunctionCache):
+    """Loads what is kept without getting ready to compile: decision 0140."""
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the compiled kernel; None: it is to be compiled, and numba gets ready then."""
+        runtime.rtsys.initialize(target)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, target)
+
+
+class _ReadyCache(_Cache):
     """What was compiled beside the source when the image was built. Read only."""
 
     _impl_class = _Ready
 
 
-class KernelCache(caching.FunctionCache):
+class KernelCache(_Cache):
     """The kept machine code of one kernel, as numba's dispatcher asks for it."""
 
     _impl_class = _Kept
