@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.open_view import View
-    from tierdex.index_service.view.manifest_follower import Shelf
+    from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber

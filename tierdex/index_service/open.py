@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components
     from tierdex.index_service.leader import Leader
     from tierdex.index_service.open_view import View
-    from tierdex.index_service.view.manifest_follower import Shelf
+    from tierdex.index_service.view.shelf import Shelf
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store

@@ -22,8 +22,8 @@ from tierdex.index_service.forgetting import Forgetter
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
 from tierdex.index_service.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
-from tierdex.index_service.view.manifest_follower import LocalFiles
 from tierdex.index_service.view.read_view import ReadView
+from tierdex.index_service.view.shelf import LocalFiles
 from tierdex.lifecycle.folder_node import read_folder_node, settle_node
 from tierdex.lifecycle.manifest_log import list_nodes
 from tierdex.lifecycle.node_reading import READING_ERRORS
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.components import Components
     from tierdex.index_service.open_view import Places, View
-    from tierdex.index_service.view.manifest_follower import Shelf
+    from tierdex.index_service.view.shelf import Shelf
     from tierdex.lifecycle.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.seams import Seams

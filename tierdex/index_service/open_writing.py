@@ -45,9 +45,9 @@ from tierdex.index_service.ingest.writer import Writer
 from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
 from tierdex.index_service.view.local_recovery import LocalMending, open_local
-from tierdex.index_service.view.manifest_follower import LocalFiles
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView
+from tierdex.index_service.view.shelf import LocalFiles
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierdex.index_service.open_view import View
-    from tierdex.index_service.view.manifest_follower import Shelf
     from tierdex.index_service.view.node_ages import NodeAges
+    from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_handle import FileHandle

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.open_view import View
-    from tierdex.index_service.view.manifest_follower import ManifestFollower, Shelf
+    from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.index_service.view.node_ages import NodeAges
+    from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import UnavailableError
 from tierdex.index_service.readers.sidecar_cache import TailCache
-from tierdex.index_service.view.manifest_follower import Shelf
+from tierdex.index_service.view.shelf import Shelf
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.log_service.fetched_ranges import FetchedRanges, ObjectRange

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.requests.cursor import Cursor
     from tierdex.index_service.requests.lookups import Lookups
-    from tierdex.index_service.view.manifest_follower import Freshness
+    from tierdex.index_service.view.freshness import Freshness
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_table import FileList, FileTable
     from tierdex.settings import Settings

@@ -14,7 +14,8 @@ explanation, a node that is not fresh) are the general path's from the start. No
 reader that is closed meanwhile says so, and the general path answers. What a topic's lookups need is
 prepared once a version of the file table.
 
-Depends on memory_search, manifest_follower, requests, lifecycle, indexfile, ingest, answer and settings.
+Depends on memory_search, manifest_follower, freshness, requests, lifecycle, indexfile, ingest, answer and
+settings.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tierdex.index_service.query.memory_search import (
     MemorySearch,
 )
 from tierdex.index_service.requests.repeats import without_repeats
-from tierdex.index_service.view.manifest_follower import NOT_FRESH
+from tierdex.index_service.view.freshness import NOT_FRESH
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
 from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN, Lookup

@@ -8,7 +8,7 @@
 It sends no request and opens no file. Where memory does not tell, `Begun` says what was found and where the
 search stopped: the general path takes the rows and goes on there.
 
-Depends on matches, manifest_follower, requests, readers, lifecycle, indexfile, fileparts, answer and errors.
+Depends on matches, freshness, requests, readers, lifecycle, indexfile, fileparts, answer and errors.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.fileparts.filter import FuseFilter
-    from tierdex.index_service.view.manifest_follower import Freshness
+    from tierdex.index_service.view.freshness import Freshness
     from tierdex.indexfile.chained.reader import MessageFinder
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList

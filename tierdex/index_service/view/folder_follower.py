@@ -10,7 +10,7 @@ its name once it is open is that file, and stays it.
 
 Beside a message log only what the log has is shown: a crash may have left more (`led_log`).
 
-Depends on led_log, local_recovery, manifest_follower, answer and lifecycle.
+Depends on led_log, local_recovery, freshness, answer and lifecycle.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.view.freshness import tell_nobody
 from tierdex.index_service.view.led_log import LedLog
 from tierdex.index_service.view.local_recovery import open_for_reading
-from tierdex.index_service.view.manifest_follower import tell_nobody
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, parse_number, parse_quarantined_name
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.index_service.view.manifest_follower import TellMissing
+    from tierdex.index_service.view.freshness import TellMissing
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths

@@ -18,21 +18,22 @@ A node whose manifest could not be read for `max_staleness` makes answers incomp
 Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
 longer, so that nobody who only wants to show a commit of his own waits for the store.
 
-Depends on node_ages, answer, file_info, readers, lifecycle and errors.
+Depends on freshness, node_ages, shelf, answer, file_info, readers, lifecycle and errors.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import NotFoundError, UnavailableError
-from tierdex.index_service.answer import Missing, Unasked
+from tierdex.index_service.answer import Missing
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
+from tierdex.index_service.view.freshness import NOT_FRESH, Freshness
 from tierdex.index_service.view.node_ages import NOBODY, UNREAD, NodeAges
+from tierdex.index_service.view.shelf import Shelf
 from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.forgotten import (
@@ -56,16 +57,17 @@ from tierdex.lifecycle.node_reading import (
     refuse_absent,
 )
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
-from tierdex.lifecycle.standing import UNKNOWN, Standing, standings_of
+from tierdex.lifecycle.standing import UNKNOWN, standings_of
 from tierdex.lifecycle.store_time import StoreTime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
+    from tierdex.index_service.view.shelf import LocalFiles
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.live_record import LiveRecord
     from tierdex.lifecycle.manifest import FileRef, FileRow
@@ -77,66 +79,6 @@ logger = logging.getLogger(__name__)
 COMPARE_CLOCKS_S: Final = 60.0
 _SKEW_TOLD_MS: Final = 10_000
 _PASSES_MAX = 4  # each sees what was committed before the one before ended
-
-
-@dataclass(frozen=True, slots=True)
-class Freshness:
-    """Up to `until` (ms) every manifest is fresh enough, and hides none but `forgotten` entries.
-
-    And nobody misses a file.
-    Everything acknowledged before `as_of` (ms) is in the files then; `unasked` nodes hold what came after.
-    To be read before the files are asked, for what it promises, and again after them: a file is named
-    as missing before it leaves the table.
-    """
-
-    as_of: int
-    until: int
-    until_s: float
-    unasked: tuple[Unasked, ...] = ()
-    forgotten: ForgottenEntries = NOTHING_FORGOTTEN
-
-
-NOT_FRESH = Freshness(0, 0, 0.0)
-
-
-class LocalFiles(NamedTuple):
-    """A node whose unpublished files are in the table, too, as long as `is_of` its newest manifest.
-
-    `is_taken` says that another owner wrote it, after the one whose files these are. `read_ms` is when they
-    were last read; None: whenever they are asked, they are as of now.
-    """
-
-    node: str
-    is_of: Callable[[ManifestState], bool]
-    is_taken: Callable[[ManifestState], bool]
-    read_ms: Callable[[], int | None]
-
-
-class Shelf(NamedTuple):
-    """Where the published files of one kind are shown.
-
-    `handle_of` makes a handle of a row and its node; `forget` drops what is kept of a file that is gone,
-    `forget_others` of all but these files: once, of what went while another had the node. One that is
-    `of_one_owner` shows nothing of who takes the node from the owner of the files beside: the offsets of
-    both are others' messages.
-    """
-
-    kind: str
-    table: FileTable
-    handle_of: Callable[[FileRow, str], FileHandle]
-    forget: Callable[[bytes], None]
-    forget_others: Callable[[Container[bytes]], None]
-    of_one_owner: bool = False
-
-
-class TellMissing(Protocol):
-    """Hears from a part of the view whether it misses files; see `ManifestFollower.report_missing`."""
-
-    def __call__(self, *, is_missing: bool) -> None: ...
-
-
-def tell_nobody(*, is_missing: bool) -> None:
-    """Begin like this: a part that is in no view yet."""
 
 
 class ManifestFollower:
@@ -511,29 +453,8 @@ class ManifestFollower:
         for node, log in sorted(self._logs.items()):
             if log.state.number or node in self._found or node in self._errors:
                 reading = self._reading(node)
-                shown.append(self._describe(reading))
+                shown.append(self.ages.describe(reading, self.now_ms()))
         return shown
-
-    def _describe(self, reading: NodeReading) -> NodeInfo:
-        node, state = reading.node, reading.state
-        ages = self.ages
-        standing = ages.standings.get(node) or Standing(node, UNKNOWN, None)
-        now_ms, is_local = self.now_ms(), node in ages.local
-        through = standing.bound
-        if is_local or (through is None and standing.standing != UNKNOWN):
-            through = ages.known_ms.get(node) if standing.lost_through is None else through
-        return NodeInfo(
-            node=node,
-            number=state.number,
-            files=len(state.files),
-            problem=reading.problem,
-            standing=standing.at(now_ms),
-            published_through=through,
-            lag_s=None if through is None else max(0, now_ms - through) / 1000,
-            skew_s=None if standing.skew_ms is None else standing.skew_ms / 1000,
-            holds_unpublished=standing.holds_unpublished,
-            url=standing.advertise_url,
-        )
 
     def refuse_absent(self) -> None:
         """Raise NotFoundError when the last refresh found that there is nothing to read."""

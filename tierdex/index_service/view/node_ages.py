@@ -10,7 +10,7 @@ promises no more than they hold. Afterwards it adds the owners that answered for
 holds nothing back, but counts as of the reading of its manifest all the same: a takeover since is not known
 here, and what the new owner acknowledged nobody was asked for.
 
-Immutable. Depends on answer and lifecycle.
+Immutable. Depends on answer, file_info and lifecycle.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from tierdex.index_service.answer import Missing, Unasked
+from tierdex.index_service.file_info import NodeInfo
 from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 from tierdex.lifecycle.live_record import OwnerAddress
 from tierdex.lifecycle.standing import LIVE, UNKNOWN, Standing
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
     from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.node_reading import NodeReading
 
 NOBODY: Final[frozenset[str]] = frozenset()
 UNREAD: Final = 0  # the time of a node that was never read
@@ -64,6 +66,26 @@ class NodeAges:
         known_ms = {node: self.known_ms.get(node, UNREAD)}
         standings = {node: self.standings[node]} if node in self.standings else {}
         return replace(self, listed_ms=None, known_ms=known_ms, standings=standings)
+
+    def describe(self, reading: NodeReading, now_ms: int) -> NodeInfo:
+        """Return a node as operators see it."""
+        node, state = reading.node, reading.state
+        standing = self.standings.get(node) or Standing(node, UNKNOWN, None)
+        through = standing.bound
+        if node in self.local or (through is None and standing.standing != UNKNOWN):
+            through = self.known_ms.get(node) if standing.lost_through is None else through
+        return NodeInfo(
+            node=node,
+            number=state.number,
+            files=len(state.files),
+            problem=reading.problem,
+            standing=standing.at(now_ms),
+            published_through=through,
+            lag_s=None if through is None else max(0, now_ms - through) / 1000,
+            skew_s=None if standing.skew_ms is None else standing.skew_ms / 1000,
+            holds_unpublished=standing.holds_unpublished,
+            url=standing.advertise_url,
+        )
 
     def _times(self, answered: Set[str]) -> Iterator[int]:
         if self.listed_ms is not None:

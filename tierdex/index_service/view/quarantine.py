@@ -3,7 +3,7 @@
 Every answer names them in `missing`, since their content is unknown: an unreadable file must not
 look like "not found". A file leaves the list when an operator removes it from `DATA/quarantine/`.
 
-Depends on manifest_follower, answer and lifecycle.
+Depends on freshness, answer and lifecycle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.view.manifest_follower import tell_nobody
+from tierdex.index_service.view.freshness import tell_nobody
 from tierdex.lifecycle.paths import parse_quarantined_name
 from tierdex.lifecycle.transition import sync_folders
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.index_service.view.manifest_follower import TellMissing
+    from tierdex.index_service.view.freshness import TellMissing
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_state import FileState
     from tierdex.lifecycle.file_table import FileTable

@@ -1,6 +1,6 @@
 """What a query asks about everything that is not one of its files: other nodes, quarantine, time.
 
-Depends on manifest_follower, answer and file_info.
+Depends on freshness, manifest_follower, answer and file_info.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.file_info import FileInfo, unreadable_file
-from tierdex.index_service.view.manifest_follower import NOT_FRESH
+from tierdex.index_service.view.freshness import NOT_FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.index_service.view.folder_follower import FolderFollower
-    from tierdex.index_service.view.manifest_follower import Freshness, ManifestFollower
+    from tierdex.index_service.view.freshness import Freshness
+    from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.quarantine import Quarantine
     from tierdex.index_service.view.rocketmq_source import RocketmqView

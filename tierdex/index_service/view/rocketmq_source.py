@@ -5,7 +5,7 @@ belong to another key of the topic. A message ID is indexed there as a key of it
 topic every topic of the metadata is tried. The times in their headers bound nothing, so each file
 is searched for every time range.
 
-Depends on manifest_follower, answer, readers, requests, fileparts, indexfile, lifecycle and rocketmq.
+Depends on freshness, answer, readers, requests, fileparts, indexfile, lifecycle and rocketmq.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.readers.file_reader import FileRows
 from tierdex.index_service.requests.cursor import NO_PLACE
-from tierdex.index_service.view.manifest_follower import tell_nobody
+from tierdex.index_service.view.freshness import tell_nobody
 from tierdex.indexfile.lookup import DONE, START, Found
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY, join_rows
 from tierdex.lifecycle.file_handle import FileHandle, Lease
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.readers.file_reader import FileMeter, FileSearch
     from tierdex.index_service.requests.lookups import Lookups
-    from tierdex.index_service.view.manifest_follower import TellMissing
+    from tierdex.index_service.view.freshness import TellMissing
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.rocketmq.file import RocketmqIndexFile
 
