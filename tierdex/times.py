@@ -41,6 +41,7 @@ AGO_PATTERN: Final = r"^(?:now|-?\d{1,9}(?:ms|s|m|h|d|w))$"
 _UNITS_MS: Final = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }  # fmt: skip
+_SHOWN: Final = 60  # characters of a wrong time in its refusal
 _DAY_MS: Final = _UNITS_MS["d"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -108,10 +109,10 @@ def parse_time(
         return first + _DAY_MS - 1 if is_end else first
     if now_ms is not None and _AGO.fullmatch(text):
         return now_ms() - _milliseconds_ago(text.removeprefix("-"))
-    relative = ", or before now, as in 7d or 2h" if now_ms is not None else ""
+    forms = ["milliseconds since the epoch", "RFC 3339 with an offset (2023-11-14T22:13:20Z)"]
+    forms += ["a day (2023-11-14)"] + ["how long ago (7d, 2h)"] * (now_ms is not None)
     raise InvalidRequestError(
-        "milliseconds since the epoch, RFC 3339 with an offset, as in 2023-11-14T22:13:20Z, or a day, "
-        f"as in 2023-11-14{relative}",
+        f"{text[:_SHOWN]!r} is no time: write {', '.join(forms[:-1])} or {forms[-1]}",
         field=field,
     )
 

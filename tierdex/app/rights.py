@@ -59,7 +59,7 @@ def parse_scope(name: str) -> Scope:
     except KeyError:
         scope = Scope.NONE
     if scope is Scope.NONE:
-        raise InvalidRequestError("one of read, message, write, admin", field="scope")
+        raise InvalidRequestError("must be read, message, write or admin", field="scope")
     return scope
 
 

@@ -59,5 +59,15 @@ def typed(error: Exception) -> Exception:
     if isinstance(error, httpx2.InvalidURL):
         return InvalidRequestError(f"cannot be sent: {error}")
     if isinstance(error, httpx2.HTTPError):
-        return UnavailableError(f"no answer from the service: {str(error) or type(error).__name__}")
+        reason = str(error) or type(error).__name__
+        return UnavailableError(f"no answer from {_asked(error)}: {reason}")
     return error
+
+
+def _asked(error: httpx2.HTTPError) -> str:
+    """Return whom the request went to, without what a URL may hide in front of the host."""
+    try:
+        url = error.request.url
+    except RuntimeError:  # it went nowhere
+        return "the service"
+    return f"{url.scheme}://{url.netloc.decode()}"

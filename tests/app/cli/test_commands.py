@@ -19,6 +19,7 @@ from tests.rocketmq.rocketmq_files import make_vector
 from tests.servers.tierdex_server import running_tierdex
 from tierdex.app.cli.commands import COMMANDS, make_cli
 from tierdex.app.cli.cost import Prices, Requests, Stored, counted_requests, monthly_bill
+from tierdex.app.cli.exits import reporting
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.app.keys import KeyFile
@@ -61,7 +62,8 @@ def test_time_range_is_inclusive_and_takes_both_spellings(run, put):
         ("2023-11-14T22:13:21+01:00", "1700000000000", 0),
     ]:
         run("query", "-t", "orders", "-k", "ORDER-1", "-b", begin, "-e", end, code=code)
-    assert "--begin" in run("query", "-t", "o", "-k", "k", "-b", "soon", code=2).stderr
+    refused = run("query", "-t", "o", "-k", "k", "-b", "soon", code=2).stderr
+    assert "--begin: 'soon' is no time" in refused
 
 
 def test_damaged_file_makes_the_answer_incomplete_and_ends_with_4(run, put, tmp_path):
@@ -539,3 +541,20 @@ def test_journey_goes_over_all_topics(run, tmp_path):
     found = orjson.loads(run("journey", "A-1", "-o", "json").stdout)
     assert (found["duration_ms"], found["topics"]) == (2500, 2)
     assert run("journey", "A-9", code=3).stdout == ""
+
+
+def test_wrong_place_of_a_store_makes_no_folder(run, tmp_path):
+    assert "there is no folder" in run("merge", "typo", code=1).stderr
+    assert not (tmp_path / "typo").exists()
+    assert "is a folder" in run("inspect", str(tmp_path), code=2).stderr
+
+
+def test_help_joins_the_lines_of_a_paragraph():
+    def command():
+        """Do it.
+
+        A terminal has a width
+        of its own.
+        """
+
+    assert reporting(command).__doc__ == "Do it.\n\nA terminal has a width of its own."

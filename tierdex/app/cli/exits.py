@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 from enum import IntEnum
 from functools import wraps
+from inspect import cleandoc
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import typer
@@ -43,7 +44,8 @@ class Exit(IntEnum):
 def reporting(command: Callable[P, T], *, is_brief: bool = False) -> Callable[P, T]:
     """Turn a TierdexError into one line on stderr and an exit code; a fault keeps its traceback.
 
-    Enables the cyclic garbage collector, which `main` disables, unless the command `is_brief`.
+    Its help is the docstring, the lines of a paragraph joined: a terminal has a width of its own. Enables
+    the cyclic garbage collector, which `main` disables, unless the command `is_brief`.
     """
 
     @wraps(command)
@@ -73,6 +75,8 @@ def reporting(command: Callable[P, T], *, is_brief: bool = False) -> Callable[P,
                 )
             raise typer.Exit(Exit.ERROR) from None
 
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    run.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)
     return run
 
 

@@ -14,7 +14,7 @@ from tierdex.app.cli import options
 from tierdex.app.cli.index_file import describe_index_file
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
-from tierdex.errors import NotFoundError
+from tierdex.errors import InvalidRequestError, NotFoundError
 
 
 def inspect(
@@ -24,6 +24,8 @@ def inspect(
     output: options.Output = Form.TABLE,
 ) -> None:
     """Describe one file: header, fill, chains or runs, dictionaries, batches, queues, pages."""
+    if file.is_dir():
+        raise InvalidRequestError(f"{file} is a folder: name one file of it", field="FILE")
     if not file.is_file():
         raise NotFoundError(f"there is no file {file}")
     write_fields(output, describe_index_file(file))

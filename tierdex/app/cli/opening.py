@@ -170,9 +170,11 @@ def lost_offsets(target: Target, topic: str | None) -> tuple[LostOffsets, ...]:
 
 
 def opened_store(place: str | Path) -> Store:
-    """Return the store of a URL or folder, without a request."""
+    """Return the store of a URL, or of a folder that is there, without a request. Raises NotFoundError."""
     from tierdex.pipeline.job_store import StoreLink
 
+    if "://" not in str(place) and not Path(place).is_dir():
+        raise NotFoundError(f"there is no folder {place}")
     return StoreLink.of(place if "://" in str(place) else str(Path(place).absolute())).open()
 
 
