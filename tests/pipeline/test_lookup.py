@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
+from tests.index_service.requests.test_id_time import uuidv7
 from tests.pipeline.conftest import append, key_rows, read
+from tierdex.errors import InvalidRequestError
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.pipeline import last_scan, lookup
 from tierdex.pipeline.lookup_job import borders
@@ -13,6 +15,7 @@ from tierdex.pipeline.snapshot import take_snapshot
 from tierdex.storage_layer.open import open_store
 
 BASE = 1_700_000_000_000
+V7 = 0x7123_8123_4567_89AB_CDE0  # of an ID, behind its time
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +125,31 @@ def test_message_ids_are_found_without_their_topic(spark, store):
         == found.where("id < 25000").count()
     )
     assert found.where("offset is null").count() == found.where("id >= 25000").count() > 0
+
+
+def test_message_ids_with_their_time_inside_are_looked_for_in_files_of_that_time(
+    spark, store_url, monkeypatch
+):
+    for hour in range(2):  # a file each, of one entry whose ID was made in the first hour
+        row = ("orders", uuidv7(BASE, V7 + hour), 1, hour, 10, BASE + hour * 3_600_000)
+        names = "topic string, message_id string, queue_id int, offset bigint, size bigint, timestamp bigint"
+        append(spark.createDataFrame([row], names), store_url)
+    ids = [(uuidv7(BASE, V7 + hour),) for hour in range(2)]
+    ids = spark.createDataFrame([*ids, (None,), ("no UUID",)], "message_id string")
+
+    def found(**options):
+        rows = lookup(spark, store_url, ids, how="inner", **options).collect()
+        return sorted(row.offset for row in rows)
+
+    assert found() == [0, 1]
+    assert found(id_time="uuidv7") == [0]
+    assert last_scan().files_read == 1
+    monkeypatch.setenv("TIERDEX_ID_TIME", "uuidv7")
+    assert found() == [0]
+    monkeypatch.setenv("TIERDEX_ID_TIME_SLACK", "3600")
+    assert found() == [0, 1]
+    with pytest.raises(InvalidRequestError, match="uuidv7"):
+        found(id_time="uuidv4")
 
 
 def test_every_page_is_fetched_at_most_once(spark, store, keys):

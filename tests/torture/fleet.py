@@ -58,14 +58,14 @@ class Put(NamedTuple):
         return f"{self.node}-{self.offset}"
 
 
-def serve_node(data, store, settings, environment, takeover, telling):
-    """Be `tierdex serve`, perhaps with --take-over; tell the address."""
+def serve_node(data, store, settings, environment, takeover, said, telling):
+    """Be `tierdex serve`, perhaps with --take-over; tell the address. Its log goes to the file `said`."""
     from tierdex.app.cli.keys import open_key_file
     from tierdex.app.cli.serve import Served, run, server_settings
 
     os.environ.update(environment)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)  # the log: nobody reads it
+    with open(said, "w") as file:
+        os.dup2(file.fileno(), 2)
     run(
         Served(None if data is None else Path(data), store, settings, takeover=takeover),
         server_settings({"port": 0}, {}),
@@ -93,11 +93,18 @@ class Node:
     def start(self, *, takeover=False):
         self.child = server().fork(
             "tests.torture.fleet:serve_node", self.data, self.fleet.store, self.settings,
-            self.fleet.environment, takeover,
+            self.fleet.environment, takeover, self._said,
         )  # fmt: skip
 
+    @property
+    def _said(self):
+        return str(self.fleet.folder / f"{self.name}.stderr")
+
     def wait_started(self):
-        self.url = self.child.told().decode()
+        try:
+            self.url = self.child.told().decode()
+        except EOFError as error:
+            raise AssertionError(f"{self.name} ended: {Path(self._said).read_text()}") from error
         host, _, port = self.url.removeprefix("http://").partition(":")
         self.address = host, int(port)
 

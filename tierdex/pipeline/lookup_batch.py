@@ -1,16 +1,18 @@
 """The lookups of one batch of a task as checked lookups, sorted by hash.
 
-Depends on options, requests and indexfile.
+Depends on batch, options, requests and indexfile.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierdex.index_service.batch.id_times import narrowed
+from tierdex.index_service.requests.id_time import OFF
 from tierdex.index_service.requests.lookups import NO_TOPIC, Lookups
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.pipeline.options import MAX_TIME, MIN_TIME
@@ -19,8 +21,15 @@ ORDER: Final = "__tierdex_order"
 _SIGN: Final = np.uint64(1 << 63)
 
 
+class IdTime(NamedTuple):
+    """The form of message IDs with their time inside, and how far (s) an entry's time may be off it."""
+
+    form: str
+    slack_s: float
+
+
 def lookups_of_batch(
-    batch: pa.RecordBatch, *, by_id: bool, max_count: int
+    batch: pa.RecordBatch, *, by_id: bool, max_count: int, id_time: IdTime
 ) -> tuple[Lookups, np.ndarray]:
     """Return the lookups, and which of them have no null (b1): one with a null finds nothing."""
     count = batch.num_rows
@@ -47,6 +56,8 @@ def lookups_of_batch(
         np.full(count, max_count, np.int64),
         lambda number: str(texts[number]),
     )
+    if by_id and id_time.form != OFF:
+        lookups = narrowed(lookups, *id_time, np.arange(count), texts)
     return lookups, is_valid
 
 

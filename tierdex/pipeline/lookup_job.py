@@ -12,8 +12,8 @@ of the pages, and no other task brings it again. A page that lies across the bor
 brought by the driver and travels with the job. What a lookup costs is the pages it touches, not keys
 times files. All of a key's files are asked by one task, so `max_count` stops early there.
 
-Depends on lookup_task, snapshot, remote_file, indexfile, arrow_columns, job_store, lookup_batch,
-lookup_file, log_index_node, message_join, scan_report and storage_layer.
+Depends on lookup_task, snapshot, remote_file, indexfile, requests, arrow_columns, job_store, lookup_batch,
+lookup_file, log_index_node, message_join, scan_report, settings and storage_layer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tierdex.errors import FILE_ERRORS, InvalidRequestError
+from tierdex.index_service.requests.id_time import check_form
 from tierdex.indexfile.hashing import MESSAGE_ID_TOPIC
 from tierdex.pipeline.arrow_columns import COLUMN_DDL
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.log_index_node import log_node_of
-from tierdex.pipeline.lookup_batch import ORDER
+from tierdex.pipeline.lookup_batch import ORDER, IdTime
 from tierdex.pipeline.lookup_file import FileHead
 from tierdex.pipeline.lookup_task import COMPLETE, LookupJob, LookupTask
 from tierdex.pipeline.message_join import (
@@ -47,6 +48,7 @@ from tierdex.pipeline.scan_report import (
     session_folder,
 )
 from tierdex.pipeline.snapshot import take_log_snapshot, take_snapshot
+from tierdex.settings import load_settings
 from tierdex.storage_layer.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ def lookup(
     partitions: int | None = None,
     with_body: bool = False,
     fresh_within: float | None = None,
+    id_time: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Any:
     """Return `keys_df` with the entries of each row: its columns, then the entry's.
@@ -95,11 +98,15 @@ def lookup(
     ``with_body=True`` joins the messages of logs: columns `headers` and `body`, null of a message that has
     expired. An entry whose message has another key of the same hash is none; rows come in any order.
 
+    With `id_time` (`uuidv7`, `ulid`, `snowflake:EPOCH_MS`, `off`; None: the setting) a message ID of that
+    form is looked for in its own time only, widened by the setting `id_time_slack`.
+
     Lazy, but the snapshot is taken now. Raises InvalidRequestError, IncompleteAnswerError, and what the
     store raises.
     """
     asked = tuple(columns) if columns is not None else _default_columns(keys_df)
     job_of = _check(keys_df, how, max_count, on_error, asked)
+    job_of["id_time"] = _id_time(id_time)
     wanted = _with_places(keys_df, asked) if with_body else asked
     link = StoreLink.of(store_url, options)
     snapshot = take_snapshot(link.open(), nodes)
@@ -202,6 +209,12 @@ def _check(
         "is_partial": on_error == "partial",
         "by_id": by_id,
     }
+
+
+def _id_time(form: str | None) -> IdTime:
+    """Return the form that is asked for, or that of the settings. Raises InvalidRequestError."""
+    settings = load_settings()
+    return IdTime(settings.id_time if form is None else check_form(form), settings.id_time_slack)
 
 
 def _with_order(keys_df: Any, by_id: bool, count: int) -> Any:

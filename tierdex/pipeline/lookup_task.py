@@ -19,7 +19,7 @@ from pyspark import TaskContext
 
 from tierdex.errors import FILE_ERRORS
 from tierdex.indexfile.lookup import NO_LIMIT
-from tierdex.pipeline.lookup_batch import ORDER, lookups_of_batch
+from tierdex.pipeline.lookup_batch import ORDER, IdTime, lookups_of_batch
 from tierdex.pipeline.lookup_file import READS_AT_ONCE, LookupFile
 from tierdex.pipeline.lookup_matches import LookupMatches
 from tierdex.pipeline.scan_report import ScanReport
@@ -49,6 +49,7 @@ class LookupJob:
     max_count: int | None
     is_partial: bool
     by_id: bool
+    id_time: IdTime
     is_too_old: bool = False  # for the caller: no row is complete
 
 
@@ -82,7 +83,9 @@ class LookupTask:
 
     def _answer(self, batch: pa.RecordBatch, pool: ThreadPoolExecutor) -> pa.RecordBatch:
         most = self._job.max_count or NO_LIMIT
-        asked, is_valid = lookups_of_batch(batch, by_id=self._job.by_id, max_count=most)
+        asked, is_valid = lookups_of_batch(
+            batch, by_id=self._job.by_id, max_count=most, id_time=self._job.id_time
+        )
         found = LookupMatches(asked)
         incomplete = np.full(asked.count, self._job.is_too_old)
         for file in self._files:

@@ -93,6 +93,12 @@ def lookup(
     on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail",
     fresh_within: options.FreshWithin = None,
     nodes: Nodes = None,
+    id_time: Annotated[
+        str | None,
+        typer.Option(
+            help="The IDs have their time inside: uuidv7, ulid, snowflake:EPOCH_MS or off."
+        ),
+    ] = None,
     format: Annotated[str | None, typer.Option(help="Spark's name of the keys' format.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
@@ -114,6 +120,7 @@ def lookup(
             on_error=on_error,
             fresh_within=fresh_within,
             nodes=nodes,
+            id_time=id_time,
         )
         columns = found.columns
         if out is None:

@@ -41,15 +41,20 @@ def narrow_lookups(
     `texts_of` returns the IDs of lookups, given by their numbers, as a string array.
     """
     forms = _forms(settings, lookups)
-    begin, end = lookups.begin.copy(), lookups.end.copy()
-    slack = round(settings.id_time_slack * 1000)
     for form in set(forms) - {OFF}:
         rows = np.flatnonzero(np.array(forms) == form)
-        times, has_time = times_of_ids(form, texts_of(rows))
-        rows, times = rows[has_time], times[has_time]
-        low, high = np.maximum(begin[rows], times - slack), np.minimum(end[rows], times + slack)
-        fits = low <= high  # else the caller's times lie elsewhere, and stay
-        begin[rows[fits]], end[rows[fits]] = low[fits], high[fits]
+        lookups = narrowed(lookups, form, settings.id_time_slack, rows, texts_of(rows))
+    return lookups
+
+
+def narrowed(lookups: Lookups, form: str, slack_s: float, rows: np.ndarray, ids: Any) -> Lookups:
+    """Return lookups of which `rows` (i8) have the times that their `ids`, a string array, leave."""
+    begin, end, slack = lookups.begin.copy(), lookups.end.copy(), round(slack_s * 1000)
+    times, has_time = times_of_ids(form, ids)
+    rows, times = rows[has_time], times[has_time]
+    low, high = np.maximum(begin[rows], times - slack), np.minimum(end[rows], times + slack)
+    fits = low <= high  # else the caller's times lie elsewhere, and stay
+    begin[rows[fits]], end[rows[fits]] = low[fits], high[fits]
     return replace(lookups, begin=begin, end=end)
 
 
