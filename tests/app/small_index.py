@@ -221,7 +221,12 @@ class SmallIndex:
         return {"lookups": {"get": 1}}
 
     def resources(self):
-        use = {"pages": CacheUse(0, 0, 0, 1), "sidecar_fetches": 0, "lookup_stages": {}}
+        use = {
+            "pages": CacheUse(0, 0, 0, 1),
+            "sidecar_fetches": 0,
+            "lookup_stages": {},
+            "peers": {},
+        }
         return {"store": NOTHING_ASKED, "disk": None, "manifest_age_s": 0.0, **use}
 
     def file(self, file_id):

@@ -82,6 +82,7 @@ def test_a_reader_finds_what_two_owners_have_not_published(reader, begun_ms):
     assert {entry.node for entry in answer.entries} == {"a", "b"}
     assert {entry.state for entry in answer.entries} == {"unsealed"}
     assert offsets(reader.query(message_id="id-100")) == [107]
+    assert reader.resources()["peers"] == {"answered": 4, "failed": 0}
     assert answer.as_of >= begun_ms  # the puts were before
     absent = reader.query("orders", key="none", fresh_within=3600)
     assert (absent.entries, absent.complete, absent.unasked) == ([], True, ())

@@ -94,7 +94,8 @@ class OperatedIndex:
         store that was passed in); `disk`: what waits for the store and what is free (`DiskRoom`), None
         when nothing is put here; `manifest_age_s`: seconds since what answers are made of was last read;
         `pages`: how its cache of pages was used (`CacheUse`); `sidecar_fetches`: sidecars that were not here;
-        `lookup_stages`: a `Histogram` of each stage of lookups that memory did not answer (query/stages.py).
+        `lookup_stages`: a `Histogram` of each stage of lookups that memory did not answer (query/stages.py);
+        `peers`: questions to peers by outcome, none where none are asked.
         """
         self._refuse_closed()
         components = self._components
@@ -106,6 +107,7 @@ class OperatedIndex:
             "pages": components.pages.use(),
             "sidecar_fetches": components.sidecars.fetches,
             "lookup_stages": components.queries.stage_times.totals(),
+            "peers": {} if components.queries.peers is None else components.queries.peers.counts(),
         }
 
     def clock_skew(self) -> float | None:

@@ -431,12 +431,20 @@ tierdex_store_requests_total{purpose="manifests",verb="put"} 5.0
 tierdex_store_requests_total{purpose="manifests",verb="put_if_absent"} 2.0
 tierdex_store_requests_total{purpose="other",verb="get"} 7.0
 tierdex_store_requests_total{purpose="other",verb="upload"} 1.0
+tierdex_peer_requests_total{outcome="answered"} 3.0
+tierdex_peer_requests_total{outcome="failed"} 1.0
 tierdex_start_time_seconds 1.7e+09
 """
     requests, seconds = counted_requests(metrics, 1.7e9 + 86_400)
     assert seconds == 86_400
     assert requests == Requests(
-        puts=90, live_records=150, lists=300, refreshes=1800, lookups=3000, maintenance=210
+        puts=90,
+        live_records=150,
+        lists=300,
+        refreshes=1800,
+        lookups=3000,
+        maintenance=210,
+        peers=120,
     )
 
 

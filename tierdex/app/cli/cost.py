@@ -127,11 +127,13 @@ def cost(
 def counted_requests(metrics: str, now_s: float) -> tuple[Requests, float]:
     """Return what a service sends in a month, by its counters, and the seconds that it has counted."""
     counts: Counter[tuple[str, str]] = Counter()
-    started = now_s
+    started, peers = now_s, 0.0
     for name, labels, value in _SAMPLE.findall(metrics):
         if name == "tierdex_store_requests_total":
             told = dict(_LABEL.findall(labels))
             counts[told.get("purpose", OTHER), told["verb"]] += round(float(value))
+        elif name == "tierdex_peer_requests_total":
+            peers += float(value)
         elif name == "tierdex_start_time_seconds":
             started = float(value)
     seconds = max(1.0, now_s - started)
@@ -150,6 +152,7 @@ def counted_requests(metrics: str, now_s: float) -> tuple[Requests, float]:
         refreshes=month(_GETS, MANIFESTS),
         lookups=month(_GETS, LOOKUPS),
         maintenance=month(_GETS, OTHER),
+        peers=peers * _MONTH_S / seconds,
     )
     return found, round(seconds)
 

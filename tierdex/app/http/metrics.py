@@ -217,6 +217,14 @@ class _IndexCollector:
             "stage",
             used["lookup_stages"],
         )
+        asked = CounterMetricFamily(
+            "tierdex_peer_requests",
+            "questions to peers, by outcome: answered, failed",
+            labels=["outcome"],
+        )
+        for outcome, count in used["peers"].items():
+            asked.add_metric([outcome], count)
+        yield asked
         yield GaugeMetricFamily(
             "tierdex_manifest_age_seconds",
             "time since the manifests that answers are made of were read",

@@ -17,6 +17,7 @@ Depends on messages, fetched_file, answer, httpx2, authorities, tracing and erro
 from __future__ import annotations
 
 import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -55,6 +56,7 @@ logger = logging.getLogger(__name__)
 PATH: Final = "/v1/entries:unpublished"
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 _AT_ONCE: Final = 32  # peers asked side by side
+OUTCOMES: Final = ("answered", "failed")
 _ANSWER_BYTES_MAX: Final = 64 << 20
 _ROWS_MAX: Final = 10_000  # of one lookup in one file
 
@@ -79,6 +81,8 @@ class Peers:
         self._read_view = read_view
         self._timeout_s = settings.peer_timeout
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tierdex-peer")
+        self._counting = threading.Lock()
+        self._counts = dict.fromkeys(OUTCOMES, 0)
         headers = {"content-type": ARROW_STREAM, "accept-encoding": "identity"}  # of one network
         if settings.peer_key is not None:
             headers["authorization"] = f"Bearer {settings.peer_key}"
@@ -91,6 +95,11 @@ class Peers:
         """Wait for nobody: what is under way ends with its deadline."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._http.close()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many questions were sent, by what became of them: OUTCOMES."""
+        with self._counting:
+            return dict(self._counts)
 
     def begin(self, lookups: Lookups, ages: NodeAges, *, is_page: bool) -> Questions:
         """Send a question to every live owner that may be asked; wait for nobody.
@@ -158,6 +167,17 @@ class Peers:
         return refresh
 
     def _send(self, url: str, question: Question, headers: dict[str, str]) -> PeerAnswer:
+        """Ask, and count it. Raises what says that no sound answer came in time."""
+        outcome = "failed"
+        try:
+            answer = self._answer_of(url, question, headers)
+            outcome = "answered"
+        finally:
+            with self._counting:
+                self._counts[outcome] += 1
+        return answer
+
+    def _answer_of(self, url: str, question: Question, headers: dict[str, str]) -> PeerAnswer:
         deadline = self._clock.monotonic() + self._timeout_s
         body, size = [], 0
         address = url.rstrip("/") + PATH
