@@ -185,6 +185,7 @@ def test_hostile_key_is_text_and_a_refusal_is_explained(page: Page, address: str
 def test_files_and_compaction_are_shown(page: Page, address: str) -> None:
     page.goto(f"{address}#files")
     expect(page.get_by_role("button", name="unsealed")).to_contain_text("1")
+    expect(page.locator(".chart-axis")).to_contain_text("2013-01-01")  # hours need their day
     page.locator("#files-chart").focus()
     page.keyboard.press("End")
     expect(page.locator("#file-details")).to_contain_text("uploaded")

@@ -281,6 +281,7 @@ def test_small_key_meets_no_empty_page_and_no_page_asks_for_what_it_may_not(
         else:
             whole = WITHOUT_MESSAGES.get(name, whole)
             expect(page.locator(whole).first, name).to_be_visible()
+            expect(page.locator("#entries [href*=files]"), name).to_have_count(0)
             expect(dialog, name).to_be_hidden()  # the page says what the key may not do
     assert {url.rpartition("/")[2].partition("?")[0] for url in refused} <= {
         "entries",

@@ -25,7 +25,7 @@ import { formatTime, zoneName } from "./times.js";
 export class Lookup {
   /** `zone()` says "utc" or "local", `access()` what the caller may do; `wantKey(error)` asks the user for an API key. */
   constructor({ zone, access, wantKey }) {
-    Object.assign(this, { zone, wantKey, query: null, pages: [], counts: null, isNewestFirst: true });
+    Object.assign(this, { zone, access, wantKey, query: null, pages: [], counts: null, isNewestFirst: true });
     this.request = new NewestRequest();
     this.counting = new NewestRequest();
     this.home = new Home({ zone, access, wantKey });
@@ -131,7 +131,7 @@ export class Lookup {
       };
       found.push(
         element("div", { id: "over-time" }),
-        entriesTable(entries, zone, { isNewestFirst: this.isNewestFirst, sort }),
+        entriesTable(entries, zone, { isNewestFirst: this.isNewestFirst, sort, linksFiles: this.access().admin !== false }),
       );
     }
     if (answer.next_cursor) found.push(this.#pager(answer));

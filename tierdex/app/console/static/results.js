@@ -32,8 +32,8 @@ export function completenessBanner(answer, zone) {
   );
 }
 
-/** Return the table of entries in their order, which `sort()` turns round; columns that an answer of another schema adds come last. */
-export function entriesTable(entries, zone, { isNewestFirst, sort }) {
+/** Return the table of entries in their order, which `sort()` turns round; columns that an answer of another schema adds come last. `linksFiles`: the caller may see files. */
+export function entriesTable(entries, zone, { isNewestFirst, sort, linksFiles }) {
   const others = new Set(entries.flatMap((entry) => Object.keys(entry)).filter((name) => !KNOWN.includes(name)));
   const isUsed = (name) => entries.some((entry) => entry[name] !== null && entry[name] !== undefined);
   const columns = [...KNOWN, ...others].filter(isUsed);
@@ -49,7 +49,7 @@ export function entriesTable(entries, zone, { isNewestFirst, sort }) {
     element(
       "table", { id: "entries" },
       element("thead", {}, element("tr", {}, head)),
-      element("tbody", {}, entries.map((entry) => element("tr", {}, columns.map((name) => cell(name, entry[name], zone))))),
+      element("tbody", {}, entries.map((entry) => element("tr", {}, columns.map((name) => cell(name, entry[name], zone, linksFiles))))),
     ),
   );
 }
@@ -59,12 +59,12 @@ export function stateBadge(state) {
   return element("span", { class: "state", "data-state": state }, state);
 }
 
-function cell(name, value, zone) {
+function cell(name, value, zone, linksFiles) {
   if (name === "timestamp") return element("td", { class: "code", title: `${value} ms` }, formatTime(value, zone));
   if (name === "state") return element("td", {}, stateBadge(String(value)));
   if (name === "file_id") {
-    const link = element("a", { href: writeLink("files", { file: value }), title: String(value) }, shortFileId(value));
-    return element("td", { class: "code" }, link);
+    const href = linksFiles ? writeLink("files", { file: value }) : null;
+    return element("td", { class: "code" }, element(href ? "a" : "span", { href, title: String(value) }, shortFileId(value)));
   }
   if (NUMERIC.has(name)) return element("td", { class: "number code", title: String(value ?? "") }, formatCount(value));
   return element("td", { class: "code" }, typeof value === "string" ? value : formatAny(value));

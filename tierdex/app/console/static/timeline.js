@@ -98,7 +98,10 @@ export class Timeline {
 
   #drawAxis() {
     const anchor = (x) => (x < this.labelWidth + 30 ? "start" : x > this.width - 40 ? "end" : "middle");
-    const labels = this.#ticks().map(({ x, label }) => shape("text", { x, y: 15, "text-anchor": anchor(x) }, label));
+    const ticks = this.#ticks();
+    const labels = ticks.map(({ x, label }) => shape("text", { x, y: 15, "text-anchor": anchor(x) }, label));
+    const isTold = ticks.some(({ label }) => /^\d{4}-/.test(label)) || this.labelWidth === MARGIN;
+    if (!isTold) labels.unshift(shape("text", { x: MARGIN, y: 15 }, formatTime(BigInt(Math.round(this.begin)), this.zone()).slice(0, 10)));
     this.axis.replaceChildren(shape(
       "svg", { class: "chart", width: this.width, height: 22, "aria-hidden": "true" }, labels,
     ));
