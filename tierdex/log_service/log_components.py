@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tierdex.errors import (
     ClosedError,
     InvalidRequestError,
+    ReadOnlyError,
     TierdexError,
     raised_anew,
 )
@@ -183,6 +184,13 @@ class LogComponents:
         """Raise ClosedError, or ForkedError in a child, when no call is answered any more."""
         if self.refusal is not None:
             raise raised_anew(self.refusal)
+
+    def need_writing(self) -> LogWriting:
+        """Return the writing half. Raises ReadOnlyError without one, ClosedError, ForkedError."""
+        self.check_open()
+        if self.writing is None:
+            raise ReadOnlyError("the log was opened read-only")
+        return self.writing
 
     def level(self, name: object, field: str) -> Level:
         """Return the level that a caller named. Raises InvalidRequestError."""

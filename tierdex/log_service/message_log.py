@@ -14,22 +14,18 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import numpy as np
-
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
-from tierdex.errors import InvalidRequestError, OffsetMismatchError, UnavailableError
+from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.fork import forked_error, tell_child
 from tierdex.log_service.answer import AppendReceipt, FoundMessages, ReadAnswer
-from tierdex.log_service.appender import Appended, AppendRows, ExpectationFailedError
+from tierdex.log_service.checked_appends import CheckedAppends
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
 from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.levels import LEVELS, Level
-from tierdex.log_service.message_columns import check_deliver_at, check_message, check_messages
 from tierdex.log_service.operations import OperatedLog
-from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.log_service.queue_reader import DEFAULT_GROUP, QueueReader
 from tierdex.times import Time, optional_ms, to_ms
-from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic, one_or_many
+from tierdex.value_rules import INT32_MAX, check_integer, check_topic, one_or_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,8 +37,9 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
     from tierdex.log_service.followed_index import FollowedIndex
-    from tierdex.log_service.log_components import LogComponents, LogWriting
+    from tierdex.log_service.log_components import LogComponents
     from tierdex.log_service.log_index import LogIndex
+    from tierdex.log_service.pending import PendingAppend, PendingBatch
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
     from tierdex.value_rules import Durability, Keys, ReadPolicyName
@@ -53,8 +50,7 @@ class MessageLog(OperatedLog):
 
     def __init__(self, components: LogComponents) -> None:
         super().__init__(components, CheckedReads(components))
-        self._settings = components.options.settings
-        self._clock = components.seams.clock
+        self._appends = CheckedAppends(components, self.end_offsets)
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
@@ -163,8 +159,8 @@ class MessageLog(OperatedLog):
         keys = one_or_many(key, keys)
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
-            offset, commit, level = self._append_one(new, expect_offset, durability)
-            self._writing().committer.wait(commit, level)
+            offset, commit, level = self._appends.one(new, expect_offset, durability)
+            self._components.need_writing().committer.wait(commit, level)
             return offset
 
     def append_nowait(
@@ -190,8 +186,8 @@ class MessageLog(OperatedLog):
         keys = one_or_many(key, keys)
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
-            pending = self._append_one(new, expect_offset, durability)
-            self._writing().committer.begin(pending.commit, pending.level)
+            pending = self._appends.one(new, expect_offset, durability)
+            self._components.need_writing().committer.begin(pending.commit, pending.level)
             return pending
 
     @with_disk_errors
@@ -220,8 +216,8 @@ class MessageLog(OperatedLog):
         """
         keys = one_or_many(key, keys)
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
-        pending = self._append_batch_nowait(new, durability)
-        self._writing().committer.wait(pending.commit, pending.level)
+        pending = self._appends.batch(new, durability)
+        self._components.need_writing().committer.wait(pending.commit, pending.level)
         return AppendReceipt(pending.offsets, pending.level)
 
     def append_at_once(
@@ -242,17 +238,12 @@ class MessageLog(OperatedLog):
         Without a thread that commits, with a full stage, for what is not valid or has several keys: then
         call `append_nowait`, in a thread.
         """
-        writing = self._writing()
-        level = self._components.level(durability, "durability")
-        if writing.committer.wake is None or not writing.singles.is_loaded:
-            return None
         keys = one_or_many(key, keys)
-        given = GivenMessages(topic, queue_id, body, keys, message_id, None, timestamp)
-        taken = writing.singles.append(given, self._clock.now_ms(), expect_offset, level)
-        if taken is None:
-            return None
-        writing.committer.begin(taken[1], level)
-        return PendingAppend(*taken, level)
+        new = GivenMessages(topic, queue_id, body, keys, message_id, None, timestamp)
+        pending = self._appends.one_at_once(new, expect_offset, durability)
+        if pending is not None:
+            self._components.need_writing().committer.begin(pending.commit, pending.level)
+        return pending
 
     @with_disk_errors
     def append_batch_nowait(
@@ -277,8 +268,8 @@ class MessageLog(OperatedLog):
         """
         keys = one_or_many(key, keys)
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
-        pending = self._append_batch_nowait(new, durability)
-        self._writing().committer.begin(pending.commit, pending.level)
+        pending = self._appends.batch(new, durability)
+        self._components.need_writing().committer.begin(pending.commit, pending.level)
         return pending
 
     @with_disk_errors
@@ -536,65 +527,3 @@ class MessageLog(OperatedLog):
         """Return what keys are asked of: the index of this log, or of the one that another writes."""
         components = self._components
         return self._log_index() if components.writing is not None else components.follow_index()
-
-    def _append_one(
-        self, given: GivenMessages, expect_offset: int | None, durability: str
-    ) -> PendingAppend:
-        writing = self._writing()
-        level = self._components.level(durability, "durability")
-        if expect_offset is not None:
-            check_integer(expect_offset, "expect_offset", 0, INT64_MAX)
-            if given.deliver_at is not None:
-                raise InvalidRequestError(
-                    "is not for a message with `deliver_at`, which gets its offset when it is delivered",
-                    field="expect_offset",
-                )
-        now_ms = self._clock.now_ms()
-        taken = writing.singles.append(given, now_ms, expect_offset, level)
-        if taken is not None:
-            return PendingAppend(*taken, level)
-        rows = check_message(self._settings, given, now_ms)
-        if given.deliver_at is not None:
-            appended = self._append_later(writing, given, rows, level)
-            return PendingAppend(int(appended.offsets[0]), appended.commit, level)
-        try:
-            appended = writing.appender.append(rows, level, expect=expect_offset)
-        except ExpectationFailedError as failed:
-            raise self._mismatch(failed, rows, level, given, expect_offset) from None
-        return PendingAppend(int(appended.offsets[0]), appended.commit, level)
-
-    def _append_batch_nowait(self, given: GivenMessages, durability: str) -> PendingBatch:
-        writing = self._writing()
-        level = self._components.level(durability, "durability")
-        rows = check_messages(self._settings, given, self._clock.now_ms())
-        if not rows.row_count:
-            with writing.committer.append_lock:
-                return PendingBatch(rows.bodies.offsets[:0], writing.committer.join(level), level)
-        if given.deliver_at is None:
-            appended = writing.appender.append(rows, level)
-        else:
-            appended = self._append_later(writing, given, rows, level)
-        return PendingBatch(appended.offsets, appended.commit, level)
-
-    def _append_later(
-        self, writing: LogWriting, given: GivenMessages, rows: AppendRows, level: Level
-    ) -> Appended:
-        """Stage rows of which some are to be delivered later."""
-        deliver_at = check_deliver_at(given, rows.row_count)
-        if given.timestamp is None:
-            rows = rows._replace(times=np.maximum(deliver_at, rows.times))
-        return writing.timer.append(rows, deliver_at, level)
-
-    def _mismatch(
-        self, failed: ExpectationFailedError, rows: AppendRows, level: Level, given: GivenMessages,
-        expected: int | None,
-    ) -> OffsetMismatchError:  # fmt: skip
-        """Return the refusal, once everything below the right offset has the level."""
-        self._writing().committer.wait(failed.commit, level)
-        name, queue_id = given.topic, int(rows.queues.queue_ids[0])
-        ends = self.end_offsets(name, queue_id)
-        return OffsetMismatchError(
-            f"offset {failed.next_offset} is next in {name!r} queue {queue_id}, not {expected}",
-            next_offset=failed.next_offset,
-            end_offsets={level: end for level, end in ends.items() if end is not None},
-        )

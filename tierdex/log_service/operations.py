@@ -18,7 +18,6 @@ from tierdex.errors import (
     CorruptFileError,
     InvalidRequestError,
     NotFoundError,
-    ReadOnlyError,
     TierdexError,
 )
 from tierdex.index_service.health import CLOSED, NotReady
@@ -301,8 +300,4 @@ class OperatedLog:
         return found
 
     def _writing(self) -> LogWriting:
-        self._components.check_open()
-        writing = self._components.writing
-        if writing is None:
-            raise ReadOnlyError("the log was opened read-only")
-        return writing
+        return self._components.need_writing()
