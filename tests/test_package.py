@@ -31,8 +31,8 @@ HEAVY = (
 )
 
 PUBLIC_NAMES = [
-    "Answer", "AppendReceipt", "AsyncClient", "Client", "Durability", "Entry", "Explain", "FileInfo",
-    "ForgetReceipt", "FoundMessages", "Histogram", "Index", "Journey", "Keys", "KnownTopics",
+    "Answer", "AppendReceipt", "AsyncClient", "Client", "DiskRoom", "Durability", "Entry", "Explain",
+    "FileInfo", "ForgetReceipt", "FoundMessages", "Histogram", "Index", "Journey", "Keys", "KnownTopics",
     "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError",
     "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "ReadPolicyName", "Receipt", "Settings",
     "ShownMessage", "Time", "TimerHour", "TopicInfo", "Unasked", "__version__", "errors", "follow",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.index import Index
+    from tierdex.index_service.ingest.disk_budget import DiskRoom
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.known_topics import KnownTopics
     from tierdex.index_service.receipt import Receipt
@@ -43,6 +44,7 @@ __all__ = [
     "AppendReceipt",
     "AsyncClient",
     "Client",
+    "DiskRoom",
     "Durability",
     "Entry",
     "Explain",
@@ -90,6 +92,7 @@ _HOMES = {
     "tierdex.index_service.known_topics": ("KnownTopics",),
     "tierdex.index_service.receipt": ("Receipt",),
     "tierdex.index_service.shown_message": ("ShownMessage",),
+    "tierdex.index_service.ingest.disk_budget": ("DiskRoom",),
     "tierdex.log_service.answer": (
         "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),
