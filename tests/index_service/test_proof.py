@@ -166,6 +166,11 @@ def of_the_future(proof):
     return "no such manifest"
 
 
+def of_a_time_when_everything_has_expired(proof):
+    proof["time_ms"] += 1000 * DAY
+    return "has not come"
+
+
 def with_another_question(proof):
     proof["asked"]["key"] = "somebody else"
     return "other"
@@ -178,7 +183,8 @@ def with_a_false_claim(proof):
 
 FORGERIES = [
     without_a_file, with_another_reason, with_another_digest, with_another_object, without_a_node,
-    with_an_older_manifest, of_the_future, with_another_question, with_a_false_claim,
+    with_an_older_manifest, of_the_future, of_a_time_when_everything_has_expired,
+    with_another_question, with_a_false_claim,
 ]  # fmt: skip
 
 
@@ -201,7 +207,15 @@ def test_what_is_no_proof_is_refused(world, wrong):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"asked": {}}, {"asked": 5}, {"nodes": [{}]}, {"time_ms": "x"}, {"unpublished": 7}],
+    [
+        {"asked": {}},
+        {"asked": 5},
+        {"nodes": [{}]},
+        {"time_ms": "x"},
+        {"unpublished": 7},
+        {"files": None},
+        {"files": [1]},
+    ],
 )
 def test_proof_with_a_field_that_makes_no_sense_is_refused(world, changes):
     store, _, a, _ = world

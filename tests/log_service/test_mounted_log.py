@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.index_service.test_file_info import TickingClock
 from tests.log_service.keyed_world import KeyedWorld
 from tierdex.clock import ManualClock
 from tierdex.errors import (
@@ -213,6 +214,17 @@ def test_log_whose_manifest_cannot_be_read_is_not_called_absent(world, fault, se
             mount(world)
     world.store._schedule.clear()
     world.look(mount(world, **settings))
+
+
+def test_log_is_mounted_however_slowly_its_manifests_come(world):
+    log = world.open()
+    fill(world, log, 9)
+    publish(log)
+    mounted = MessageLog.open(
+        store=world.store, clock=TickingClock(world.now_ms), read_only=True, background=False,
+        max_staleness=0.2,
+    )  # fmt: skip
+    assert (mounted.node, mounted.topics()) == ("n", ["a", "b"])
 
 
 def test_notes_that_are_altered_on_their_way_are_read_again(world):

@@ -113,6 +113,8 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
     try:
         request = make_request(settings, QueryValues(**proof["asked"]))
         nodes = {line["node"]: line["number"] for line in proof["nodes"]}
+        if not all(isinstance(line, dict) for line in proof["files"]):
+            raise TypeError("a file is no object")
         time_ms, unpublished = int(proof["time_ms"]), list(proof["unpublished"])
         states = {node: _state_at(store, node, number) for node, number in nodes.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -120,6 +122,10 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
     except CorruptFileError as error:
         return [f"{error.path}: {error.reason}"]
     problems = _missed(store, nodes, time_ms)
+    store_ms = store.time_ms()
+    if store_ms is not None and time_ms > store_ms + _STORE_SECOND_MS:
+        # By then retention hides what is shown now.
+        problems.append("the proof is of a time that has not come")
     evidence = Evidence(store, request, states, time_ms, proof["format"])
     try:
         again = make_proof(evidence, proof["asked"], unpublished)
@@ -278,7 +284,7 @@ def _differences(proof: dict[str, Any], again: dict[str, Any]) -> list[str]:
     problems = []
     for part, name in (("nodes", "node"), ("files", "file_id")):
         found = {line[name]: line for line in again[part]}
-        said = {line.get(name): line for line in proof[part] if isinstance(line, dict)}
+        said = {line.get(name): line for line in proof[part]}
         problems += [f"{each}: the proof leaves it out" for each in found.keys() - said.keys()]
         problems += [f"{each}: no manifest lists it" for each in said.keys() - found.keys()]
         for each in found.keys() & said.keys():

@@ -72,7 +72,7 @@ class MountedIndex(FollowedIndex):
         unread = self._manifests.unread()
         if unread:
             raise UnavailableError(f"what logs there are is not known: {unread[0]}")
-        for each in self.overdue():
+        for each in self._manifests.damaged():
             raise CorruptFileError(each.file, each.reason)
 
     def _look(self) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 from tests.app.cli.test_commands import ONE
+from tierdex.app.cli.serve import Served
 
 
 def rows(found):
@@ -50,6 +52,20 @@ def test_what_a_lost_folder_never_published_is_given_up_by_name(run, put):
     (row,) = rows(run("nodes", *store, "-o", "json"))
     assert row["standing"] == "retired"
     assert "a" in run("nodes", "retire", "a", *store).stderr  # again: nothing changes
+
+
+def test_a_reader_is_served_beside_a_node_whose_manifest_is_damaged(run, put, capsys):
+    for node in "ab":
+        put(*ONE, "--set", f"node={node}", "--data", node, "--store", "store")
+        run("compact", "--roll", "--set", f"node={node}", "--data", node, "--store", "store")
+    for path in Path("store/nodes/b/manifest").iterdir():
+        path.write_bytes(b"damaged")
+    index, log = Served(None, "store", {"read_only": True, "background": False}).open()
+    with index:
+        answer = index.query("orders", key="ORDER-1")
+    assert ([entry.node for entry in answer.entries], log) == (["a"], None)
+    assert [name for name, _ in answer.missing] == ["node:b"]
+    assert "no message log is served: node:b" in capsys.readouterr().err
 
 
 def test_watermark_shows_the_levels_here_and_what_a_node_has_published(run, put):

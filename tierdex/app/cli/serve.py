@@ -20,7 +20,7 @@ from tierdex.app.cli.keys import KeysPath, open_key_file
 from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings, show_settings
 from tierdex.app.cli.options import ScopeName
 from tierdex.compilation import compilations
-from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ class Served(NamedTuple):
         return MessageFetcher(self.data, self.showing, log=log, others=rows)
 
     def _mount_log(self) -> MessageLog | None:
-        """Return the log that the store has, to be read; None without one, or where `node` must say which."""
+        """Return the log that the store has, to be read; None without one, or where it is not known which."""
         from tierdex.log_service.message_log import MessageLog
 
         try:
@@ -141,7 +141,8 @@ class Served(NamedTuple):
         except NotFoundError:
             if self.log:
                 raise
-        except InvalidRequestError as error:  # of several nodes
+        # Of several nodes, or a manifest is damaged: its node is named by all answers of the index.
+        except (InvalidRequestError, CorruptFileError) as error:
             if self.log:
                 raise
             say(f"no message log is served: {error}")

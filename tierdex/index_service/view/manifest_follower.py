@@ -423,6 +423,14 @@ class ManifestFollower:
             found.append(Missing(f"node:{node}", f"manifest not read lately: {reason}"))
         return found
 
+    def damaged(self) -> list[Missing]:
+        """Return the nodes whose manifest came and cannot be read, by name, however lately that was tried."""
+        return [
+            Missing(f"node:{node}", str(error))
+            for node, error in sorted(self._errors.items())
+            if not isinstance(error, UnavailableError)
+        ]
+
     def unread(self) -> list[str]:
         """Return what could not be read once since the opening, in words: the store did not answer.
 
