@@ -26,7 +26,8 @@ def test_what_another_attempt_mends_is_retryable(code):
 
 
 def test_head_of_an_absent_object_is_not_found_without_a_body():
-    assert type(error_of(Refusal(404, "404", "Not Found"), "x")) is NotFoundError
+    error = error_of(Refusal(404, "404", "Not Found"), "x")
+    assert (type(error), str(error)) == (NotFoundError, "x: 404 Not Found")
 
 
 def test_long_message_of_a_server_is_cut():

@@ -119,8 +119,8 @@ class OperatedLog:
     def compaction_status(self) -> dict[str, Any]:
         """Return the backlog, the running jobs, the last error and the totals of work on the log's files.
 
-        Without an index nothing is published, and there is no backlog. Empty for a log that was opened
-        read-only.
+        The index counts publications, those of log files, too; without one there are none, and no backlog.
+        Empty for a log that was opened read-only.
         """
         self._components.check_open()
         writing, clock = self._components.writing, self._components.seams.clock

@@ -75,7 +75,8 @@ class Refusal(NamedTuple):
 def error_of(refusal: Refusal, where: str) -> TierdexError:
     """Return our error for an answer about `where`, an object's url without credentials."""
     status, code = refusal.status, refusal.code
-    said = f"{where}: {status} {code} {refusal.message[:MESSAGE_CHARACTERS]}".rstrip()
+    named = "" if code == str(status) else f" {code}"  # a HEAD has no code
+    said = f"{where}: {status}{named} {refusal.message[:MESSAGE_CHARACTERS]}".rstrip()
     if status == 412:
         return AlreadyExistsError(said)
     if status == 416:

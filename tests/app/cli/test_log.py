@@ -341,3 +341,14 @@ def test_seed_load_checks_what_it_reads_and_says_what_was_asked(run, tmp_path, l
     assert list(tmp_path.iterdir()) == []
     run("log", "bench", "--load", "another", code=2)
     run("log", "bench", "--load", load, "--scale", "2", code=2)
+
+
+def test_compact_publishes_a_log_before_the_index_that_covers_it(run, append):
+    append(*QUEUE, "x", "-k", "a")
+    status = orjson.loads(run("compact", "--roll", *SMALL, "-o", "json").stdout)
+    assert status["totals"]["published"] == 2
+    assert status["log"]["backlog_files"] == 0
+    files = orjson.loads(run("files", "-o", "json").stdout)["files"]
+    assert {file["state"] for file in files if file["item_count"]} == {"uploaded"}
+    for command in ("compact", "expire --before 2000-01-01"):
+        assert "offsets" in run(*command.split(), "--accept-rollback", *SMALL, code=2).stderr

@@ -11,7 +11,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import say
-from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
+from tierdex.app.cli.opening import Target, opened_owner, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.errors import InvalidRequestError
@@ -37,18 +37,26 @@ def compact(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Compact, upload and publish all that is due."""
+    """Compact, upload and publish all that is due, of a message log in the folder as well."""
     if yes and url is not None:
         raise InvalidRequestError("needs the data folder: not with --url", field="--yes")
     settings = {"background": False, **parse_settings(setting)}
     target = Target(data, store, url, api_key)
-    with opened_for_writing(
-        target, settings, takeover=take_over, accept_rollback=accept_rollback
-    ) as index:
+    with opened_owner(target, settings, takeover=take_over, accept_rollback=accept_rollback) as (
+        index,
+        log,
+    ):
+        done = 0
+        if log is not None:  # first: the index goes up after what it covers
+            if roll:
+                log.roll()
+            done += log.run_compaction()
         if roll:
             index.roll()
-        done = index.run_compaction(yes=True) if yes else index.run_compaction()
+        done += index.run_compaction(yes=True) if yes else index.run_compaction()
         status = index.compaction_status()
+        if log is not None:
+            status["log"] = log.compaction_status()
     write_fields(output, {"done": done, **status})
     if status.get("orphans_kept"):
         say(f"note: {status['orphans_kept']}")

@@ -12,14 +12,7 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.asked_times import asked_time
 from tierdex.app.cli.exits import Exit, tell_unread
-from tierdex.app.cli.opening import (
-    DEFAULT_DATA,
-    Target,
-    holds_log,
-    opened_for_writing,
-    opened_log,
-    parse_settings,
-)
+from tierdex.app.cli.opening import Target, opened_owner, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
@@ -48,18 +41,16 @@ def expire(
         "dry_run": dry_run,
     }
     settings = {"background": False, **parse_settings(setting)}
-    target = Target(data, store, url, api_key)
-    if url is None and holds_log(data or DEFAULT_DATA):
-        with opened_log(target, settings, writing=True) as log:
-            rows = [log_file_document(f) for f in log.expire(**asked)]
-            rows += [file_document(f) for f in log.index.expire(**asked)]
-            nodes = log.index.nodes()
-    else:
-        with opened_for_writing(
-            target, settings, takeover=take_over, accept_rollback=accept_rollback
-        ) as index:
-            rows = [file_document(f) for f in index.expire(**asked)]
-            nodes = index.nodes()
+    with opened_owner(
+        Target(data, store, url, api_key),
+        settings,
+        takeover=take_over,
+        accept_rollback=accept_rollback,
+    ) as (index, log):
+        expired = [] if log is None else log.expire(**asked)
+        rows = [log_file_document(f) for f in expired]
+        rows += [file_document(f) for f in index.expire(**asked)]
+        nodes = index.nodes()
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows, "dry_run": dry_run})
     if tell_unread(nodes):
         raise typer.Exit(Exit.INCOMPLETE)

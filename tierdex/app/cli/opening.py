@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tierdex.client.remote import Client
     from tierdex.index_service.answer import LostOffsets
+    from tierdex.log_service.message_log import MessageLog
     from tierdex.resolving.message_fetcher import MessageFetcher
     from tierdex.resolving.show_settings import ShowSettings
     from tierdex.storage_layer.base import Store
@@ -101,6 +102,25 @@ def opened_for_writing(
         **(settings or {}),
     ) as index:
         yield index
+
+
+@contextmanager
+def opened_owner(
+    target: Target, settings: dict[str, Any], *, takeover: bool, accept_rollback: bool
+) -> Iterator[tuple[Any, MessageLog | None]]:
+    """Open what writes a data folder, or a client: the index, and the message log above it or None."""
+    if target.url is not None or not holds_log(target.data or DEFAULT_DATA):
+        with opened_for_writing(
+            target, settings, takeover=takeover, accept_rollback=accept_rollback
+        ) as index:
+            yield index, None
+        return
+    if accept_rollback:
+        raise InvalidRequestError(
+            "is not for a message log: its offsets would be given twice", field="--accept-rollback"
+        )
+    with opened_log(target, {**settings, "takeover": takeover}, writing=True) as log:
+        yield log.index, log
 
 
 @contextmanager
