@@ -295,6 +295,9 @@ def test_log_is_handed_over_taken_over_and_adopted(run, append, tmp_path):
             2,
         )
     run("log", "hand-over", "--data", "nowhere", *place, code=1)
+    mistyped = run("log", "take-over", "--data", "typo", *place, "--node", "m", *SMALL, code=1)
+    assert "no node m" in mistyped.stderr
+    assert not (tmp_path / "typo").exists()
 
 
 def test_tools_of_a_store_know_its_log_files(run, append, tmp_path):

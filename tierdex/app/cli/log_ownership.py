@@ -1,6 +1,6 @@
 """`tierdex log hand-over` and `take-over`: move a message log to another machine, or on from a lost one.
 
-Depends on options, opening, output, errors and log_service.
+Depends on options, opening, output, errors, settings, lifecycle, log_service and storage_layer.
 """
 
 from __future__ import annotations
@@ -52,10 +52,17 @@ def take_over(
     setting: options.Set = None,
 ) -> None:
     """Let a folder go on with a log that another folder had: it owns the log's node from then on."""
+    from tierdex.lifecycle.manifest_log import list_nodes
     from tierdex.log_service.message_log import MessageLog
+    from tierdex.settings import load_settings
+    from tierdex.storage_layer.open import open_store
 
-    settings = {**parse_settings(setting), "node": node}
+    folder, settings = data or DEFAULT_DATA, {**parse_settings(setting), "node": node}
+    if not holds_log(folder):  # a mistyped name would begin a log of its own
+        place = open_store(store or folder / "store", settings=load_settings(**settings))
+        if node not in list_nodes(place):
+            raise NotFoundError(f"the store has no node {node}: are store and node right?")
     takeover: bool | Literal["lossy"] = "lossy" if lossy else True
-    with MessageLog.open(data or DEFAULT_DATA, store=store, takeover=takeover, **settings) as log:
+    with MessageLog.open(folder, store=store, takeover=takeover, **settings) as log:
         topics = len(log.topics())
     write_fields(output, {"node": node, "topics": topics})
