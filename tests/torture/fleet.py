@@ -3,7 +3,7 @@
 ::
 
     this process:  puts to owners, notes when each was acknowledged ... asks readers, checks every answer
-                   kill -9, SIGSTOP, restarts of owners and readers; a relay before each owner's address
+                   kill -9, SIGSTOP, restarts of one or of all in turn; a relay before each owner's address
                    passes on, delays, damages, hangs, refuses: between readers and that owner alone
     owners:        tierdex serve, a folder each, `advertise_url` is the relay's; another machine takes the
                    node over, while the older owner stands still; its folder is adopted
@@ -283,8 +283,11 @@ class Fleet:
             owner.relay.mode = "pass"
         elif chosen < 0.55:
             self._restart(owner, signal.SIGKILL)
-        elif chosen < 0.65:
+        elif chosen < 0.62:
             self._restart(owner, signal.SIGTERM)
+        elif chosen < 0.65:
+            for node in source.choice((self.owners, self.readers)):  # as an update does
+                self._restart(node, signal.SIGTERM)
         elif chosen < 0.8:
             owner.child.signal(signal.SIGSTOP)
             self.wait(source.uniform(0.1, 1.5))

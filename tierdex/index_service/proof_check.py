@@ -6,7 +6,7 @@ Depends on proof, clock, filesystem, ids, settings, errors and storage_layer.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError
@@ -20,10 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def check_proof_in(
-    store: str, proof: Any, settings: Mapping[str, Any]
-) -> tuple[list[str], list[str]]:
-    """Return what differs, in words, and what the proof says that no store shows.
+class CheckedProof(NamedTuple):
+    """What a second party knows of a proof: what differs, in words; and while nothing does, what it says.
+
+    It says whether the key is absent from what the store listed at `time_ms`, and what no store shows.
+    """
+
+    problems: list[str]
+    is_absent: bool | None = None
+    time_ms: int | None = None
+    unpublished: tuple[str, ...] = ()
+
+
+def check_proof_in(store: str, proof: Any, settings: Mapping[str, Any]) -> CheckedProof:
+    """Check a proof against the store at this address.
 
     `proof` is a proof, or an answer's JSON that has one. Raises InvalidRequestError for anything else,
     and what the store raises.
@@ -46,4 +56,6 @@ def check_proof_in(
         problems = check_proof(opened, checked, proof)
     finally:
         opened.close()
-    return problems, [] if problems else [str(name) for name in proof["unpublished"]]
+    if problems:
+        return CheckedProof(problems)
+    return CheckedProof([], proof["absent"], proof["time_ms"], tuple(proof["unpublished"]))

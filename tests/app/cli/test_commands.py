@@ -315,7 +315,9 @@ def test_proof_of_an_answer_is_checked_against_the_store_alone(run, put, tmp_pat
     file = tmp_path / "proof.json"
     file.write_text(told)
     store = str(tmp_path / "data" / "store")
-    assert orjson.loads(run("verify", store, "--proof", str(file), "-o", "json").stdout)["sound"]
+    sound = orjson.loads(run("verify", store, "--proof", str(file), "-o", "json").stdout)
+    assert (sound["sound"], sound["absent"]) == (True, True)
+    assert sound["time_ms"] == orjson.loads(told)["explain"]["proof"]["time_ms"]
     file.write_text(told.replace('"filter"', '"pages"'))
     assert "was altered" in run("verify", store, "--proof", str(file), code=1).stdout
     for wrong in ("{}", "no JSON"):

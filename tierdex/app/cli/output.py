@@ -27,7 +27,7 @@ _STDOUT: Final = "the standard output"
 _TIMES: Final = frozenset(  # names of int64 milliseconds since the epoch
     {
         "begin", "begin_ms", "created", "created_ms", "last_done_ms", "max_time", "min_time",
-        "published_through", "sealed_at", "sealed_at_ms",
+        "published_through", "sealed_at", "sealed_at_ms", "time_ms", "timestamp",
     }
 )  # fmt: skip
 # A terminal would obey them: a message that somebody else wrote could change its title, or hide lines.

@@ -90,10 +90,14 @@ def _verify_proof(place: str, file: Path, settings: dict[str, Any], output: Form
         proof = orjson.loads(file.read_bytes())
     except orjson.JSONDecodeError as error:
         raise InvalidRequestError(f"{file} is no JSON: {error}", field="--proof") from error
-    problems, unpublished = check_proof_in(place, proof, settings)
-    finding = {"proof": str(file), "sound": not problems, "problems": problems}
-    write_rows(output, [finding], ("proof", "sound", "problems"), whole=finding)
-    for name in unpublished:
+    checked = check_proof_in(place, proof, settings)
+    problems = checked.problems
+    finding = {
+        "proof": str(file), "sound": not problems, "absent": checked.is_absent,
+        "time_ms": checked.time_ms, "problems": problems,
+    }  # fmt: skip
+    write_rows(output, [finding], tuple(finding), whole=finding)
+    for name in checked.unpublished:
         say(f"not in the store: {name} was looked at by who made the proof, and by nobody else")
     if problems:
         raise typer.Exit(Exit.ERROR)
