@@ -2,39 +2,59 @@
 
     compiling kernels, once: 7 in 4 s
 
-The line is there while one is compiled, and leaves nothing behind. Depends on compilation.
+The line is there while one is compiled, and leaves nothing behind. What draws on the terminal itself shows
+the words in its own line (`shown_by`), or it would draw over this one. Depends on compilation.
 """
 
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
-from typing import TextIO
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TextIO
 
 from tierdex.compilation import compilations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _ERASED = "\r\x1b[K"
 
 
 class CompilingLine:
-    """Shows on a terminal how many kernels were compiled, and in how many seconds."""
+    """Shows how many kernels were compiled, and in how many seconds; `show("")` takes it away."""
 
-    def __init__(self, terminal: TextIO) -> None:
-        self._terminal = terminal
+    def __init__(self, show: Callable[[str], object]) -> None:
+        self._show = show
 
     def begun(self, count: int, seconds: float) -> None:
-        self._write(f"{_ERASED}compiling kernels, once: {count + 1} in {seconds:.0f} s")
+        self._show(f"compiling kernels, once: {count + 1} in {seconds:.0f} s")
 
     def ended(self, count: int, seconds: float) -> None:
-        self._write(_ERASED)
+        self._show("")
 
-    def _write(self, text: str) -> None:
+
+def on_terminal(terminal: TextIO) -> Callable[[str], None]:
+    """Return what shows a text as a line of a terminal, in place of the text before."""
+
+    def show(text: str) -> None:
         with suppress(OSError, ValueError):  # a terminal that went away stops no compilation
-            self._terminal.write(text)
-            self._terminal.flush()
+            terminal.write(f"{_ERASED}{text}")
+            terminal.flush()
+
+    return show
 
 
 def show_compilations() -> None:
     """Show it if stderr is a terminal. Call this before anything loads a kernel."""
     if sys.stderr.isatty():
-        compilations.watchers.append(CompilingLine(sys.stderr))
+        compilations.watchers.append(CompilingLine(on_terminal(sys.stderr)))
+
+
+@contextmanager
+def shown_by(show: Callable[[str], object]) -> Iterator[None]:
+    """Let `show` show it instead, until the block ends."""
+    before, compilations.watchers = compilations.watchers, [CompilingLine(show)]
+    try:
+        yield
+    finally:
+        compilations.watchers = before

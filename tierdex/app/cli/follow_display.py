@@ -2,7 +2,7 @@
 
 The trouble itself is a warning of the follower, which every form of stderr has.
 
-Depends on following.status, clock and rich.
+Depends on compiling_line, following.status, clock and rich.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tierdex.app.cli.compiling_line import shown_by
 from tierdex.clock import Bell, SystemClock
 
 if TYPE_CHECKING:
@@ -44,12 +45,16 @@ def _show(status: FollowStatus, say: Callable[[str], None], ended: Bell) -> None
         from rich.live import Live
 
         last, at = status.messages, clock.monotonic()
-        with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+        compiling = [""]  # the last are the words of now
+        with (
+            Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live,
+            shown_by(compiling.append),
+        ):
             while not clock.wait(ended, _INTERVAL_S):
                 now = clock.monotonic()
                 rate = (status.messages - last) / max(now - at, 1e-9)
                 last, at = status.messages, now
-                live.update(_line(status, rate), refresh=True)
+                live.update(compiling[-1] or _line(status, rate), refresh=True)
         return
     is_over, retries = False, 0
     while not is_over:

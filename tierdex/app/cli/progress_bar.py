@@ -1,6 +1,6 @@
 """Progress bars on stderr, only when it is a terminal.
 
-Depends on rich.
+Depends on compiling_line and rich.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from tierdex.app.cli.compiling_line import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,4 +35,5 @@ def progress_bar(title: str, *, is_bytes: bool = True) -> Iterator[Callable[[int
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total or None)
+        with shown_by(lambda words: bar.update(task, description=words or title)):
+            yield lambda done, total: bar.update(task, completed=done, total=total or None)
