@@ -10,7 +10,7 @@ from tests.app.test_shown_messages import PATIENT, OneBody
 from tierdex import Index
 from tierdex.app.rights import Scope
 from tierdex.client.answers import read_journey
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import IncompleteAnswerError, InvalidRequestError, NotFoundError
 from tierdex.index_service.journey import find_journey
 from tierdex.resolving.message_fetcher import MessageFetcher
 from tierdex.times import format_duration
@@ -40,6 +40,26 @@ def test_entries_of_all_topics_come_in_order_of_time_with_the_gaps_between_them(
     nothing = find_journey(shop, "ORDER-9")
     assert (nothing.entries, nothing.gaps_ms, nothing.duration_ms) == ([], [], None)
     assert [e.topic for e in find_journey(shop, "ORDER-1", begin=2 * DAY).entries] == ["shipments"]
+
+
+def test_a_file_that_is_gone_makes_a_journey_incomplete_and_not_a_failure(tmp_path):
+    store = tmp_path / "store"
+    for node in ("orders", "payments"):
+        with Index.open(tmp_path / node, node=node, store=str(store), background=False) as owner:
+            put(owner, node, DAY)
+            owner.roll()
+            owner.run_compaction()
+    (lost,) = (store / "nodes" / "payments" / "files").iterdir()
+    lost.unlink()
+    with Index.open(store=str(store), background=False) as reader:
+        journey = find_journey(reader, "ORDER-1")
+        assert [entry.topic for entry in journey.entries] == ["orders"]
+        assert not journey.complete
+        assert [file.partition("-")[2] for file, _ in journey.missing] == ["payments"]
+        with pytest.raises(IncompleteAnswerError, match=r"not all topics are known: .*-payments"):
+            find_journey(reader, "ORDER-1", on_error="fail")
+        with pytest.raises(NotFoundError):
+            reader.topics()
 
 
 def test_topics_are_asked_with_one_batch(shop):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.compactor.components import CompactorComponents
+    from tierdex.index_service.answer import Missing
     from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_handle import FileHandle
@@ -89,10 +90,10 @@ class Catalogue:
             return shown  # by a version, or a job, that does not tell it
         return shown._replace(compacted_at=at_ms, compaction_s=took_ms / 1000)
 
-    def topics(self) -> list[str]:
-        """Return the topics of all files, sorted. Raises what the store raises."""
+    def topics(self, missing: list[Missing] | None = None) -> list[str]:
+        """Return the topics of all files, sorted. Raises what the store raises: see `TopicNames.of`."""
         with self._table.snapshot() as snapshot:
-            return self._topic_names.of(snapshot.files)
+            return self._topic_names.of(snapshot.files, missing)
 
     def topic_infos(self) -> list[TopicInfo]:
         """Return the same with counts and times. Raises what the store raises."""

@@ -98,7 +98,8 @@ def find_journey(
     """
     known: KnownTopics = topics or index.known_topics(fresh_within=fresh_within)
     if known.missing and on_error == "fail":
-        raise IncompleteAnswerError.too_old(known.missing)
+        told = ", ".join(f"{name} ({reason})" for name, reason in known.missing[:3])
+        raise IncompleteAnswerError(f"not all topics are known: {told}", missing=known.missing)
     names = known.names
     most = MAX_COUNT if max_count is None else max_count
     asked = {"key": key, "begin": begin, "end": end, "max_count": most}

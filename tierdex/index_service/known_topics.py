@@ -16,7 +16,8 @@ class KnownTopics(NamedTuple):
 
     A topic of which an entry was acknowledged anywhere before `as_of` (int64 ms) is among them; of later
     ones the nodes in `unasked` may hold entries that they have not published. `missing` names the nodes
-    because of which the list is older than was asked for (`fresh_within`).
+    because of which the list is older than was asked for (`fresh_within`), and files that are gone or
+    damaged.
     """
 
     names: list[str]

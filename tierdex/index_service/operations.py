@@ -21,10 +21,12 @@ from tierdex.times import to_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierdex.index_service.answer import Missing
     from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.receipt import Receipt
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.times import Time
 
 
@@ -156,21 +158,30 @@ class OperatedIndex:
 
     def topics(self) -> list[str]:
         """Return the topics of this view, sorted, with those of every put that returned."""
-        return self.known_topics().names
+        with self._guard:
+            return self._components.catalogue.topics()
 
     def known_topics(self, *, fresh_within: float | None = None) -> KnownTopics:
         """Return the same, until when these are all, and which nodes may hold others.
 
-        `fresh_within` (seconds; None: the setting): a list older than that says because of which nodes.
+        `fresh_within` (seconds; None: the setting): a list older than that says because of which nodes. So
+        it does of files that are gone or damaged.
         """
         limit = self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
-            ages = (
-                self._components.read_view.ages
-            )  # before the files, which are then as new, or newer
-            names = self._components.catalogue.topics()
-            return KnownTopics(names, ages.as_of(), ages.unasked(), self._age.older(limit, ages))
+            ages, names, missing = self._listed_topics()
+            if missing:  # what is listed may be gone since the manifests were read
+                self._components.read_view.refresh()
+                ages, names, missing = self._listed_topics()
+            missing += self._age.older(limit, ages)
+            return KnownTopics(names, ages.as_of(), ages.unasked(), tuple(missing))
+
+    def _listed_topics(self) -> tuple[NodeAges, list[str], list[Missing]]:
+        """Return the ages, the topics of files that are as new or newer, and the files without theirs."""
+        ages = self._components.read_view.ages
+        missing: list[Missing] = []
+        return ages, self._components.catalogue.topics(missing), missing
 
     def topic_infos(self) -> list[TopicInfo]:
         """Return the same topics with the number of their items and their times.

@@ -358,7 +358,7 @@ class Topics(BaseModel):
     `restricted`: those of the topics that the caller may read, which are not all topics. Where `as_of` is
     asked for: a topic of an entry acknowledged anywhere before it is among them; of later ones the nodes
     in `unasked` may hold entries that they have not published; because of those in `missing` the list is
-    older than `fresh_within`.
+    older than `fresh_within`, or lacks the topics of a file that is gone or damaged.
     """
 
     topics: list[str]

@@ -3,7 +3,7 @@
 A file's dictionary is read only when it may hold an unknown name: a node of a few topics costs a
 few reads, however many files it has. A name is kept while a file holds it.
 
-Depends on lifecycle.topic_set.
+Depends on answer, lifecycle.topic_set and errors.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.index_service.answer import Missing
 from tierdex.lifecycle.topic_set import topic_hash, topic_set
 
 if TYPE_CHECKING:
@@ -27,22 +29,30 @@ class TopicNames:
         self._names: dict[int, str] = {}
         self._unlisted: dict[bytes, frozenset[int]] = {}  # files whose row lists no topics
 
-    def of(self, handles: Iterable[FileHandle]) -> list[str]:
+    def of(self, handles: Iterable[FileHandle], missing: list[Missing] | None = None) -> list[str]:
         """Return the topics of these files, sorted.
 
-        The dictionary of a published file may take a request. Raises what the store raises.
+        The dictionary of a published file may take a request. Raises what the store raises; where `missing`
+        is given, a file that is gone or damaged is named there, and its unknown topics are left out.
         """
         with self._lock:
             found: set[int] = set()
             unlisted: dict[bytes, frozenset[int]] = {}
             for handle in handles:
-                held = self._held(handle)
+                try:
+                    held = self._held(handle)
+                except (CorruptFileError, NotFoundError) as error:
+                    if missing is None:
+                        raise
+                    missing.append(Missing(handle.file_id, str(error)))
+                    continue
                 found |= held
                 if handle.topics is None and handle.row is not None:
                     unlisted[handle.uuid] = held
             self._unlisted = unlisted
-            self._names = {number: self._names[number] for number in found}
-            return sorted(self._names.values())
+            if not missing:  # else a file may hold some that are kept for it
+                self._names = {number: self._names[number] for number in found}
+            return sorted(self._names[number] for number in found)
 
     def known(self, handle: FileHandle) -> list[str] | None:
         """Return a file's topics, sorted, when they are known without a request, else None."""

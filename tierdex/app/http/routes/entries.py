@@ -414,17 +414,22 @@ async def get_unpublished(request: Request) -> Response:
 async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -> Response:
     """List the topics that have entries, those that the caller may read; with `details` counts and times."""
     service, record = service_of(request), record_of(request)
-    limit = {"fresh_within": query.fresh_within}
-    known = await service.in_thread(lambda: service.index_to_query.known_topics(**limit))
+    index = service.index_to_query
     shown: dict[str, Any] = {"restricted": record.is_limited(Scope.READ)}
     if query.as_of:
+        known = await service.in_thread(
+            partial(index.known_topics, fresh_within=query.fresh_within)
+        )
+        names = known.names
         shown["as_of"] = known.as_of
         shown["unasked"] = [node._asdict() for node in known.unasked]
         shown["missing"] = [node._asdict() for node in known.missing]
+    else:
+        names = await service.in_thread(index.topics)
     if query.details:
         infos = await service.in_thread(_described_topics, service, slow=True)
         shown["details"] = [info._asdict() for info in infos if record.may(Scope.READ, info.topic)]
-    shown["topics"] = [topic for topic in known.names if record.may(Scope.READ, topic)]
+    shown["topics"] = [topic for topic in names if record.may(Scope.READ, topic)]
     return tagged_response(request, shown)
 
 
