@@ -30,6 +30,9 @@ $(STAMPS)/run: $(STAMPS)/venv pyproject.toml
 	$(INSTALL) --no-deps --group demo
 	@touch $@
 
+# Where the machine has Node.js, a browser's driver is made from its sources, which bring none (150 MB).
+NODE := $(shell node -p 'process.versions.node.split(".")[0] >= 20' 2>/dev/null)
+
 # Without Spark, Java and a browser: half of the whole.
 $(STAMPS)/fast: $(STAMPS)/venv pyproject.toml
 	$(INSTALL) -e '.[server,jwt,otel,s3,kafka,redis,nats,rabbitmq,schemas]' --group lint --group fast
@@ -37,7 +40,8 @@ $(STAMPS)/fast: $(STAMPS)/venv pyproject.toml
 	@touch $(STAMPS)/run $@
 
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
-	$(INSTALL) -e '.[all]' --group lint --group test
+	$(INSTALL) -e '.[all]' --group lint --group test $(if $(filter true,$(NODE)),--no-binary playwright)
+	@$(BIN)/python -c 'from tierdex.pipeline.java import use_java; use_java()' 2>/dev/null || $(INSTALL) --group java
 	$(INSTALL) --no-deps --group demo
 	@touch $(STAMPS)/run $(STAMPS)/fast $@
 

@@ -1,8 +1,8 @@
 """Which tests share a process when several processes run the suite, and which `make test-fast` leaves out.
 
 Tests of one file stay together and in order, as its fixtures expect; so do all that use the one Spark
-session, and all that use the brokers. What takes longest begins first, so that no process is left alone
-with it at the end.
+session, all that use the brokers, and all that read the sources. What takes longest begins first, so that
+no process is left alone with it at the end.
 
 The inner loop (`--fast`) has the tests that run within their process and are quick. `SLOW` names the others:
 folders whose tests start processes, servers, browsers or a JVM or are doses of torture, and files whose tests
@@ -18,6 +18,14 @@ from xdist.scheduler import LoadScopeScheduling
 SPARK = "tests/pipeline"
 BROKERS = "tests/following"  # one Kafka broker, one of each other kind
 CLUSTER = "tests/pipeline/test_cluster.py"  # has processes of its own, not the session
+SOURCES = "tests/test_tidy.py"  # these parse all modules, once
+READ_SOURCES = (
+    SOURCES,
+    "tests/docs/test_generated.py",
+    "tests/docs/test_glossary.py",
+    "tests/security/test_input_names_no_place.py",
+    "tests/test_depends_on.py",
+)
 LONGEST = (SPARK, "tests/torture/test_doses.py", CLUSTER)
 SLOW = frozenset(
     {
@@ -66,6 +74,8 @@ def group_of(nodeid: str) -> str:
     path = nodeid.partition("::")[0]
     if path.startswith(f"{BROKERS}/"):
         return BROKERS
+    if path in READ_SOURCES:
+        return SOURCES
     return SPARK if path.startswith(f"{SPARK}/") and path != CLUSTER else path
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.test_tidy import MODULES, tree_of
 from tierdex import errors
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.settings import Settings
@@ -75,10 +77,11 @@ _PLACES |= {"indexfile", "storage_layer", "testing"}
 _PLACES |= {"received", "os", "disk", "remote"}
 
 
+@cache
 def _names_in_the_code() -> set[str]:
     names: set[str] = set()
-    for path in (ROOT / "tierdex").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 names.add(node.name)
                 names.update(a.arg for a in node.args.args + node.args.kwonlyargs)

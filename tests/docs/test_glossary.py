@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
+
+from tests.test_tidy import MODULES, tree_of
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -16,13 +19,18 @@ def rows():
     return list(_ROW.finditer(GLOSSARY.read_text()))
 
 
+@cache
 def prose():
-    """Yield (place, text) of all documents and docstrings."""
+    """Return (place, text) of all documents and docstrings."""
+    return list(_prose())
+
+
+def _prose():
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         if path != GLOSSARY:
             yield path.relative_to(ROOT), path.read_text()
-    for path in (ROOT / "tierdex").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in MODULES:
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 yield path.relative_to(ROOT), ast.get_docstring(node) or ""
 

@@ -229,7 +229,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "damaged-index", "a whole index over damaged files and objects", "damages", _damaged_index,
-        dose=20_000, small_dose=200, minutes=10,
+        dose=20_000, small_dose=100, minutes=10,
     ),
     Experiment(
         "takeovers", "two owners, the older one a zombie", "takeovers", _takeover,
@@ -249,7 +249,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "lost-manifest", "a store that loses manifest objects, and a rollback accepted", "losses",
-        _lost_manifest, dose=3000, small_dose=40, minutes=7,
+        _lost_manifest, dose=3000, small_dose=20, minutes=7,
     ),
     Experiment(
         "forget", "requests to forget, owners and merges that die or fail at any call", "failures", _forget,
@@ -257,11 +257,11 @@ EXPERIMENTS = (
     ),
     Experiment(
         "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,
-        dose=10_000, small_dose=100, minutes=30,
+        dose=10_000, small_dose=60, minutes=30,
     ),
     Experiment(
         "interleaving", "threads that change places at any line, as a seed says", "seeds",
-        _interleaving, dose=1500, small_dose=5, minutes=20,
+        _interleaving, dose=1500, small_dose=3, minutes=20,
     ),
     Experiment(
         "soak", "small lives: memory, descriptors, mappings, disk", "cycles", _soak,

@@ -144,7 +144,7 @@ def test_damaged_byte_of_any_form_never_changes_an_answer():
 
 
 def test_index_over_a_damaged_file_or_object_never_answers_wrongly():
-    outcomes = damaged_index.damage_many(200, 0)
+    outcomes = damaged_index.damage_many(DOSES["damaged-index"], 0)
     assert {kind for kind, _ in outcomes} == set(damaged_index.KINDS)
 
 

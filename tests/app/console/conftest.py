@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import playwright
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -35,11 +38,19 @@ def chromium_path() -> str:
     return path
 
 
+@pytest.fixture(scope="session")
+def driver() -> None:
+    """Let the browser's driver run by the machine's Node.js where it was installed without one."""
+    own = Path(playwright.__file__).parent / "driver" / "node"
+    if not own.exists() and (node := shutil.which("node")) is not None:
+        os.environ.setdefault("PLAYWRIGHT_NODEJS_PATH", node)
+
+
 # Not for the session: while it lasts, its event loop keeps tests of other folders from running theirs.
 @pytest.fixture(scope="package")
-def browser(chromium_path: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
+def browser(chromium_path: str, driver: None) -> Iterator[Browser]:
+    with sync_playwright() as started:
+        browser = started.chromium.launch(
             executable_path=chromium_path, headless=True, timeout=PATIENCE_MS
         )
         yield browser
