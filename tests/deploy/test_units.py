@@ -53,6 +53,11 @@ def test_unit_is_one_and_is_shut_in(analyze, tmp_path):
     assert rated.returncode == 0, rated.stdout[-300:] + rated.stderr
 
 
+def test_unit_leaves_the_service_what_its_metrics_of_the_process_read():
+    lines = UNIT.read_text().splitlines()
+    assert "ProcSubset=pid" not in lines  # hides /proc/stat, without which prometheus_client has none
+
+
 def test_unit_gives_the_service_time_to_stop():
     assert re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)[1] > "10"
 
