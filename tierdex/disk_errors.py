@@ -35,6 +35,8 @@ _ADVICE: Final = {
     errno.EEXIST: "it is no folder: name another one",
     errno.ENOTDIR: "it is no folder: name another one",
     errno.EISDIR: "it is a folder: name a file",
+    errno.EADDRINUSE: "another process listens there: choose another port",
+    errno.EADDRNOTAVAIL: "this machine does not have that address: choose another",
     errno.EROFS: "the file system is mounted read-only: mount it for writing",
 }
 

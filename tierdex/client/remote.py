@@ -69,7 +69,7 @@ class _Connection:
         `transport` stands in for the network in tests. Raises InvalidRequestError for a bad URL.
         """
         if not url.startswith(("http://", "https://")):
-            raise InvalidRequestError("an address like http://host:8080", field="url")
+            raise InvalidRequestError("must be an address like http://host:8080", field="url")
         self.url = url.rstrip("/")
         self._attempts = attempts
         self._clock = clock or SystemClock()

@@ -73,12 +73,16 @@ class Requests(NamedTuple):
 
 def cost(
     lookups: Annotated[
-        int, typer.Option(help="Lookups a month that find their key in one published file.")
+        int, typer.Option(min=0, help="Lookups a month that find their key in one published file.")
     ] = 100_000,
-    readers: Annotated[int, typer.Option(help="Processes that refresh; not with --url.")] = 1,
-    gib_month_usd: Annotated[float, typer.Option(help="Price of a GiB stored a month.")] = 0.023,
-    put_usd: Annotated[float, typer.Option(help="Price of a PUT or a LIST.")] = 0.000005,
-    get_usd: Annotated[float, typer.Option(help="Price of a GET.")] = 0.0000004,
+    readers: Annotated[
+        int, typer.Option(min=0, help="Processes that refresh; not with --url.")
+    ] = 1,
+    gib_month_usd: Annotated[
+        float, typer.Option(min=0, help="Price of a GiB stored a month.")
+    ] = 0.023,
+    put_usd: Annotated[float, typer.Option(min=0, help="Price of a PUT or a LIST.")] = 0.000005,
+    get_usd: Annotated[float, typer.Option(min=0, help="Price of a GET.")] = 0.0000004,
     data: options.Data = None,
     store: options.Store = None,
     url: options.Url = None,

@@ -1,6 +1,6 @@
 """`tierdex probe`: put canaries, look them up, and report the outcome.
 
-Depends on app.probe and the other modules of this folder.
+Depends on app.probe, disk_errors and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tierdex.app.cli.exits import Exit, say
 from tierdex.app.cli.opening import Target, opened_for_writing, parse_settings
 from tierdex.app.cli.options import Form, Level
 from tierdex.app.cli.output import write_rows
+from tierdex.disk_errors import naming
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def _served(metrics: ProbeMetrics, port: int | None) -> Iterator[None]:
         return
     from prometheus_client import start_http_server
 
-    server, thread = start_http_server(port, addr="127.0.0.1", registry=metrics.registry)
+    with naming(f"127.0.0.1:{port}"):
+        server, thread = start_http_server(port, addr="127.0.0.1", registry=metrics.registry)
     try:
         yield
     finally:

@@ -4,7 +4,8 @@ Stop (SIGTERM, SIGINT): accept no connection; give running requests `stop_timeou
 which brings everything received to `disk`; exit 0. If that hangs, a timer ends the process. Entries
 at `os` or above are then in the page cache at least, so no acknowledged entry is lost.
 
-Depends on uvicorn, application, certificate, connection and logs. Must not open the index: its caller does.
+Depends on uvicorn, application, certificate, connection, disk_errors and logs. Must not open the index: its
+caller does.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tierdex.app.http.application import create_app
 from tierdex.app.http.certificate import Certificate, check_certificate
 from tierdex.app.http.connection import Connection
 from tierdex.app.logs import route_standard_logging
+from tierdex.disk_errors import naming
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -156,8 +158,9 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)  # from here on connections wait instead of being refused
+        with naming(f"{host}:{port}"):
+            listener.bind((host, port))
+            listener.listen(_BACKLOG)  # from here on connections wait instead of being refused
     except OSError:
         listener.close()
         raise
