@@ -1,4 +1,4 @@
-"""The authorities with which a server on TLS is believed: a file of certificates (PEM), or the system's.
+"""The certificate authorities that a TLS client trusts: a PEM file, or the system's.
 
 Depends on errors.
 """

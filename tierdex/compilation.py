@@ -1,4 +1,4 @@
-"""Who is told that a kernel is compiled, which takes seconds where no cache is, and looks like a hang.
+"""The callback for kernel compilation, which takes seconds with a cold cache and looks like a hang.
 
 `fileparts/kernels/compile.py` tells; the command line shows it on a terminal (app/cli/compiling_line.py).
 Apart from both, so that who wants to be told need not load numba. Depends on nothing.

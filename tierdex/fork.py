@@ -1,4 +1,4 @@
-"""The handling of `os.fork`: objects that a child must not go on using.
+"""`os.fork`: objects that a child process must not use refuse its calls.
 
 A child has its parent's memory, descriptors and shared mappings, and only one thread. A lock that
 another thread held stays locked for ever, a waiting buffer is written twice, two processes read

@@ -1,4 +1,4 @@
-"""Whether a file system keeps its reservations, so that a store into a mapping never lacks a block.
+"""Whether a file system keeps reservations, so that a store into a mapping never lacks a block.
 
 `fallocate` promises blocks. A file system that copies on write (btrfs, ZFS, bcachefs ...) still
 writes changed bytes to new blocks: on a full disk the store faults, and the process dies of SIGBUS.

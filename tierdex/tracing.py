@@ -1,4 +1,4 @@
-"""The trace that work belongs to (W3C Trace Context): taken from a request, given on with those it makes.
+"""The trace of the current work (W3C Trace Context): taken from a request and sent on with further ones.
 
 The header `traceparent` reads ``00-<trace, 32 hex>-<span, 16 hex>-<flags>``. A program that uses
 OpenTelemetry needs nothing of this: what it has as its current span is given on. Any other names the header

@@ -1,4 +1,4 @@
-"""The audit: one line for each request that looks into topics, with who asked, and for what.
+"""The audit: one line for each request that concerns topics: who asked, and for what.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The C library's memory in a process that lives long: kept in few arenas, given back when it is free.
+"""The memory of the C library in a long-lived process: few arenas, and free memory is returned.
 
 glibc makes up to 8 arenas a core for threads that ask for memory at once. What threads of different lives
 leave in each stays in pieces between what is in use: a message log that was used hard for minutes kept twice

@@ -1,4 +1,4 @@
-"""The public keys of a token issuer (JWKS), kept so that its outage and made-up tokens disturb nobody.
+"""The public keys of a token issuer (JWKS), cached so that its outage or forged tokens cause no harm.
 
 ::
 

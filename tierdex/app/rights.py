@@ -1,4 +1,4 @@
-"""What a caller may do: grants, each a scope in the topics that a pattern names.
+"""The rights of a caller: grants, each a scope in the topics of a pattern.
 
 A grant reads ``SCOPE`` or ``SCOPE:PATTERN``, in `tierdex keys create --scope`, in the key file and in
 the claims of a token alike. In a pattern `*` stands for any characters; all else stands for itself::

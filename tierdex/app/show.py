@@ -1,4 +1,4 @@
-"""`LoadedRows`: rows of files of this machine: loaded ones, and those that entries name.
+"""`LoadedRows`: shows rows of files on this machine, loaded ones and those that entries name.
 
 A row is parsed again the way it was loaded, so that its names are those that indexed it. A file that was
 changed or replaced since the load therefore shows no wrong row.

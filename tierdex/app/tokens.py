@@ -1,4 +1,4 @@
-"""Callers by token: a JWT of an issuer whose public keys are read from its JWKS.
+"""Callers with a token: a JWT of an issuer whose public keys are read from its JWKS.
 
 A token is believed when all of this holds, and refused (401) otherwise: its signature is by a key of the
 issuer, with one of the algorithms that the settings name (only such with public keys: neither `none` nor a

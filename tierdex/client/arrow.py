@@ -1,4 +1,4 @@
-"""Arrow in requests and answers: no other module of the clients loads pyarrow, and this one only when asked.
+"""Arrow in requests and answers: the only client module that loads pyarrow, and only when needed.
 
 Depends on errors, times and pyarrow.
 """

@@ -1,4 +1,4 @@
-"""`Call`: one request of a service and the reading of its answer, and the texts that requests are made of.
+"""`Call`: one request to a service, how its answer is read, and the texts of requests.
 
 Pure. Depends on errors and orjson.
 """

@@ -1,4 +1,4 @@
-"""The time up to which everything that this process acknowledged is published. It must never be late.
+"""The time before which everything that this process acknowledged is published.
 
 ::
 

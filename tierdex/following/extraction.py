@@ -1,4 +1,4 @@
-"""Makes entries of records: one row for each key and message ID that a record's selectors give.
+"""Turns records into entries: one row for each key and message ID that the selectors give.
 
 The rows of a record stand together, in the order of the records. So a batch that was cut short by a crash
 lacks whole records and, of one record, the last rows: whoever reads again from the last record that is in,

@@ -1,4 +1,4 @@
-"""`Follower`: reads a source and puts what it finds, from where the index is. It knows no kind of source.
+"""`Follower`: reads a source from where the index ends, and puts its entries. It knows no kind of source.
 
 ::
 

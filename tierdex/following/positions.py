@@ -1,4 +1,4 @@
-"""`DATA/following.json`: how far each followed topic has been read, beside what the index says itself.
+"""`DATA/following.json`: how far each followed topic has been read, beyond what the index knows.
 
 The watermark of a queue says how far it is indexed. It says nothing of records that gave no key, nor that the
 log was begun anew, nor what was lost. A saved position is used only while the index still has what it had::

@@ -1,4 +1,4 @@
-"""Selectors: where in a record a key, a message ID or a time stands.
+"""Selectors: the place of a key, a message ID or a time in a record.
 
 ::
 

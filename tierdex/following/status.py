@@ -1,4 +1,4 @@
-"""What a follower has done and where it is: counts, positions, lag, the trouble of now.
+"""The status of a follower: counts, positions, lag, the current problem.
 
 The follower's thread writes it, others read it; each value is replaced at once, so a reader sees it whole.
 

@@ -1,4 +1,4 @@
-"""The operator's view: files, topics, one file's soundness, the compactor's state, expiry by hand.
+"""The operator's view: files, topics, the check of one file, the compactor's status, expiry by hand.
 
 Depends on file_info, compactor, readers, view, indexfile and the store.
 """

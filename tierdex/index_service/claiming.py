@@ -1,4 +1,4 @@
-"""What the caller of an opening permits: adopting a folder, a takeover, a rollback.
+"""The permissions of a caller that opens an index: adopting a folder, a takeover, a rollback.
 
 Depends on nothing.
 """

@@ -1,4 +1,4 @@
-"""Where the entries of some names lie: every occurrence in every file, repeats and hidden ones too.
+"""Finds all entries of some names: every occurrence in every file, repeats and hidden ones too.
 
 A query leaves repeats and hidden entries out and stops when it has enough; who is to forget, or to write
 files anew, must see each row. So every file whose topics fit is searched to its end.

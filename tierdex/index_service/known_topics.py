@@ -1,4 +1,4 @@
-"""`KnownTopics`: the topics of a view, and until when these are all.
+"""`KnownTopics`: the topics of a view, and the time as of which the list is complete.
 
 Depends on answer.
 """

@@ -1,4 +1,4 @@
-"""What an index beside a message log takes from it: the log leads, always.
+"""The interface of an index to the message log beside it: the log leads, always.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Proof of absence: what in the store said no, file by file, so that a second party can look for itself.
+"""Proof of absence: the evidence of each file in the store, for a second party to check.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Checks a proof against the store that it speaks of, for a second party that has only the two.
+"""Checks a proof of absence against its store, for a second party that has only these two.
 
 Depends on proof, clock, filesystem, ids, settings, errors and storage_layer.
 """

@@ -1,4 +1,4 @@
-"""What a request to forget has done so far, for the one who asked: plain values, and their digest.
+"""The receipt of a request to forget: plain values, and their digest.
 
 Depends on answer.
 """

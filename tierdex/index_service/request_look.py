@@ -1,4 +1,4 @@
-"""Looking for what a request to forget is about: in every file that may hold what was put before it.
+"""Searches every file that may hold entries of a request to forget.
 
 ::
 

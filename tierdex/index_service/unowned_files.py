@@ -1,4 +1,4 @@
-"""Files that no owner at work can write anew: those of shared nodes, and of owners that ended.
+"""Files that no running owner can rewrite: those of shared nodes, and of owners that ended.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What an owner says of itself in the store, now and then: that it lives, and how far it has published.
+"""The live record of an owner in the store: that it lives, and how far it has published.
 
 It is part of the node's hint, which is one small object that is overwritten in place::
 

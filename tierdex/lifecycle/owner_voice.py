@@ -1,4 +1,4 @@
-"""What an owner says of itself in its records: how far it has published, where it serves, whom it adopts.
+"""The records of an owner: how far it has published, where it serves, whom it adopts.
 
 Depends on store_time; on manifest and manifest_log for their types only.
 """

@@ -1,4 +1,4 @@
-"""Values as they come out of a manifest's JSON, each checked: what is not one is an exception.
+"""Values from a manifest's JSON, each checked; an invalid one raises.
 
 Integers are exact over int64 (hashes over 64 bits without a sign); uuids are hex. Raises ValueError or
 TypeError; the codec turns either into damage.

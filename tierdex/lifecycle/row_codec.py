@@ -1,4 +1,4 @@
-"""The rows of a manifest: what one says of each file, as JSON, absent where it is the default.
+"""The rows of a manifest as JSON; a default value is absent.
 
 The pieces of one run have the same parts, which the first of them spells out; the others name it (`run`).
 A row of format 1 lists its topics by name, where one of today has a set of hashes.

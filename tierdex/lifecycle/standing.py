@@ -1,4 +1,4 @@
-"""Until when a node's entries can all be looked at by somebody who reads its manifest: pure.
+"""As of when a node's entries are all visible to a reader of its manifest: pure.
 
 ::
 

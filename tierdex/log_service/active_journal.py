@@ -1,4 +1,4 @@
-"""The journal that takes the appends: which one it is, how old, and how the next one takes over.
+"""The journal that takes appends: its identity, its age, and the roll to the next one.
 
 A roll is one rename: the journal made ahead of time gets its number. What is durable before a message of
 the new journal may be acknowledged at `disk`: the older journal's batches, then the new one's name (the

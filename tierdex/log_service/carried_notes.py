@@ -1,4 +1,4 @@
-"""What a log's folder notes of itself, carried in the store: whoever takes the node over goes on from it.
+"""The notes of a log's folder, copied to the store for the next owner of the node.
 
 ::
 

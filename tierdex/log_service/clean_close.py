@@ -1,4 +1,4 @@
-"""Whether the log was closed in order: a small file `DATA/log/CLOSED`, there only while it is closed.
+"""The mark of an orderly close: a small file `DATA/log/CLOSED`, present only while the log is closed.
 
 It names where the newest journal's batches end. An opening for writing that does not find it, or finds
 another end, goes on in a new journal of the next generation: offsets may have been given, and lost with

@@ -1,4 +1,4 @@
-"""One group commit: who waits for it, and how far it has come.
+"""One group commit: its waiters and its progress.
 
 Threads wait at the gate of a level, a lock that is opened once and that each passes on; coroutines have
 themselves called back, so one future serves all of a commit. A commit that fails opens every gate.

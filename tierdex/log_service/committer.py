@@ -1,4 +1,4 @@
-"""The committer: brings what is staged to the file and to the device, for all who wait at once.
+"""The committer: writes and syncs staged messages, for all callers that wait.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The dispatcher: hands what the log has written to its index, group commit by group commit.
+"""The dispatcher: puts written messages into the log's index, group commit by group commit.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The messages of one hour that are not delivered yet, in the order in which they will be.
+"""The undelivered messages of one hour, in the order of their delivery.
 
 16 bytes a message: when it is due, and its offset in the hour's queue. Two sorted runs, since messages come
 while others go: what came lately joins the large one when it has grown. Depends on numpy.

@@ -1,4 +1,4 @@
-"""Byte ranges of published files: fetched once for all who want them, and ahead of those who read on.
+"""Byte ranges of published files: fetched once for all readers, and ahead of sequential ones.
 
 ::
 

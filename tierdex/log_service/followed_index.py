@@ -1,4 +1,4 @@
-"""The index of a log that another process writes, and what is in the log and not in it yet.
+"""The index of a log that another process writes, and the messages that it lacks so far.
 
 ::
 

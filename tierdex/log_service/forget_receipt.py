@@ -1,4 +1,4 @@
-"""What a request to forget messages has done so far: plain values, and their digest.
+"""The receipt of a request to forget messages: plain values, and their digest.
 
 Depends on index_service.
 """

@@ -1,4 +1,4 @@
-"""Where the messages of some names lie in a log, and under which other names the index has them.
+"""Finds the messages of some names in a log, and the other names under which the index has them.
 
 ::
 

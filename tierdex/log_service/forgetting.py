@@ -1,4 +1,4 @@
-"""Forgets messages: finds them, hides them durably, has the index forget them, follows what is left in bytes.
+"""Forgets messages: finds them, hides them durably, tells the index, and removes their bytes from files.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a log remembers of messages that were forgotten: `DATA/log/FORGOTTEN` (`record_file`).
+"""The record of forgotten messages: `DATA/log/FORGOTTEN` (`record_file`).
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a log remembers of messages that are gone: a small file `DATA/log/GONE` (`record_file`).
+"""The record of messages that are gone: a small file `DATA/log/GONE` (`record_file`).
 
 Its table is where the queues of gone files end (`logfile.queue_ends`).
 

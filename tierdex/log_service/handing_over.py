@@ -1,4 +1,4 @@
-"""Hands a log over: everything is published, then the node is released, and nothing is appended any more.
+"""Hands a log over: publishes everything, then releases the node; the log takes no more appends.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Messages with a `deliver_at` as rows: how they wait in the timer's queues, and how they are delivered.
+"""Messages with a `deliver_at` as rows: how they wait in the timer's queues and how they are delivered.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Local copies of published files that are kept for reads: below a budget, and for a time.
+"""Local copies of published files that are kept for reads, within a budget and for a time.
 
 ::
 

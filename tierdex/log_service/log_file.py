@@ -1,4 +1,4 @@
-"""A file of the log as reads and the file table see it: a journal, unsealed or sealed, or a grouped file.
+"""A file of the log for reads and the file table: an unsealed or sealed journal, or a grouped file.
 
 A grouped file that is published is `published_file`'s.
 

@@ -1,4 +1,4 @@
-"""Merges of the log's grouped files, and what they leave out: of files that lie here, or of published ones.
+"""Merges the log's grouped files, local or published, and omits hidden messages.
 
 ::
 

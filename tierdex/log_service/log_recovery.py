@@ -1,4 +1,4 @@
-"""Opens what lies in the log's folders: identifies, repairs and opens journals and grouped files.
+"""Opens the files in the log's folders: identifies, repairs and opens journals and grouped files.
 
 Recovery itself is planned and carried out by `lifecycle.recovery`; this module is what it asks. Sealed
 journals are opened by their footers, an unsealed one is read batch by batch. A file of a newer format is

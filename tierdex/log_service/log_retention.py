@@ -1,4 +1,4 @@
-"""Retention of the log's files: which are due, and how they go.
+"""Retention of the log's files: which are due, and how they are removed.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The manifest row of a log file: what a reader knows of it before it asks for anything.
+"""The manifest row of a log file: what a reader knows without a request.
 
 `schema` says, as JSON, what the row of an index file has no word for: the generation, where the journal's
 batches end, the sizes by which a merge is planned, and which file came before. Depends on fileparts,

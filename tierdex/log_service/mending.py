@@ -1,4 +1,4 @@
-"""After a failed sync: what the device has of a journal is read back and written anew, or is gone.
+"""Repair after a failed sync: the journal is read back and written again, or the loss is reported.
 
 The kernel may have dropped pages and call the next sync a success, so a suspect journal is never synced
 again. It is recovered as after a crash: everything not known as durable is written once more. What was only

@@ -1,4 +1,4 @@
-"""What a merge takes of a grouped file, and how its plan sees the file: without opening it where it can.
+"""A grouped file as a source of a merge, and as the merge plan sees it: unopened where possible.
 
 ::
 

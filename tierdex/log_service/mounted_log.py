@@ -1,4 +1,4 @@
-"""A log that is read from the store alone: what its node published, mounted by one reading of manifests.
+"""A log that is read from the store alone: what its node has published.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Appends that are staged, and wait for the commit that brings them to a level.
+"""Staged appends that wait for a commit to reach their level.
 
 Depends on levels and commit.
 """

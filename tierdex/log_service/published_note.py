@@ -1,4 +1,4 @@
-"""What of the log lies in the store alone: a small file `DATA/log/PUBLISHED`, older than any copy that goes.
+"""What only the store has of the log: a small file `DATA/log/PUBLISHED`, older than any copy that goes.
 
 It has the end offset of every queue that is published, so that offsets go on while the store cannot be
 reached, and the files that were published from here, so that the index knows what the log has. The manifest

@@ -1,4 +1,4 @@
-"""Where published queues end: from the folder's note, and what it lacks from the store.
+"""Where published queues end: from the folder's note, and for newer files from the store.
 
 The note (`published_note`) is enough for the folder that wrote it, and needs no store. It lacks files when it
 is missing, damaged, or an older copy, when a crash came between a publication and its note, or when another

@@ -1,4 +1,4 @@
-"""The queues of the node, millions of them: their numbers, and the offset that each gives next.
+"""The queues of the node, millions of them: their numbers, and the next offset of each.
 
 Topics, queue ids and hash tables are those of a journal (`logfile.journal.tables`); nothing is a Python
 object a queue. A queue's number holds for one process. Queues are never removed.

@@ -1,4 +1,4 @@
-"""How far a reader of a queue is read ahead: a window for each, known by where its next read begins.
+"""How far a reader of a queue is read ahead: one window for each, known by where its next read begins.
 
 ::
 

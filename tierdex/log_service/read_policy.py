@@ -1,4 +1,4 @@
-"""Where a read takes published messages from: the store, or what of them still lies here.
+"""Where a read takes published messages from: the store or local copies.
 
     NOT_IN_DISK   here, as far as they do; else from the store
     NOT_IN_MEM    here only if they are in memory, so that reads of the past leave the disk to writers

@@ -1,4 +1,4 @@
-"""One read of a queue as its files see it: what they share, who reads on, which files come next.
+"""One read of a queue as its files see it: shared memory, the reader, the files that follow.
 
 Depends on page_arena, read_ahead and read_policy.
 """

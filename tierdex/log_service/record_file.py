@@ -1,4 +1,4 @@
-"""A small file of the log's own that is replaced as a whole: notes as JSON, and a table behind them.
+"""A small file of the log that is replaced as a whole: notes as JSON, and a table behind them.
 
 ::
 

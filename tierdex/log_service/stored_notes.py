@@ -1,4 +1,4 @@
-"""The notes of a log that its store carries, read where its folder is not: mounted logs, jobs, verifying.
+"""The notes of a log in its store, for readers without its folder: mounted logs, jobs, verification.
 
 Plans of jobs read them in a process that starts for the plan, so this loads no kernels.
 

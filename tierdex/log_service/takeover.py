@@ -1,4 +1,4 @@
-"""Who may go on with a log, and from where: looked at before its node is claimed, so a refusal does nothing.
+"""Who may continue a log, and from where: checked before its node is claimed, so a refusal changes nothing.
 
 ::
 

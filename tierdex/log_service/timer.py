@@ -1,4 +1,4 @@
-"""The timer: messages with a `deliver_at` wait in the log, and go to their queues in order when they are due.
+"""The timer: messages with a `deliver_at` wait in the log and go to their queues in order when they are due.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the timer's queues tell without the timer: up to where messages were delivered, what is left by hour.
+"""The state of the timer's queues without the timer: the last delivery, and what is left by hour.
 
 A log that is only read has no timer; the one that writes begins with the same mark.
 Depends on errors, logfile and the other modules of this folder.

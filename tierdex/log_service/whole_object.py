@@ -1,4 +1,4 @@
-"""A published log file read whole from the store, in order: by merges, verification and jobs.
+"""A published log file read whole from the store, in order, for merges, verification and jobs.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What `tierdex follow` left in the data folder: where each topic's log is, its rule, what the log lost.
+"""What `tierdex follow` recorded in the data folder: the log of each topic, its rule, lost offsets.
 
 Another process may write the file; it is read again when it has changed, looked at once a second.
 

@@ -1,4 +1,4 @@
-"""JSON as people read it: set out in lines, numbers digit by digit as they are written, names repeated.
+"""JSON for people: in lines, with every digit as written and repeated names kept.
 
 A document is a tree of `Pairs` (an object's members in order, repeated names and all), lists, `str`,
 `Number` (the digits), bool and None.

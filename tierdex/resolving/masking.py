@@ -1,4 +1,4 @@
-"""What of a message nobody sees: places that are replaced before the message leaves the process.
+"""Masks: values that are replaced before a message leaves the process.
 
 A path into a body that cannot be read as JSON cannot be masked: then the body is withheld, whole.
 

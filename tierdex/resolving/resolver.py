@@ -1,4 +1,4 @@
-"""`Resolver`: what fetches the messages of a topic; one of one's own is any object with these methods.
+"""`Resolver`: fetches the messages of a topic. Any object with these methods is one.
 
 A resolver is told by the operator where its log is, never by a request. What every resolver promises:
 

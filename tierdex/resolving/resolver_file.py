@@ -1,4 +1,4 @@
-"""`resolvers.toml`: where the messages of each topic are, and what of them may be seen.
+"""`resolvers.toml`: where the messages of each topic are, and which parts are masked.
 
 ::
 

@@ -1,4 +1,4 @@
-"""`Rule`: by which parts of a record its topic was indexed; it finds a message's names again.
+"""`Rule`: the parts of a record by which its topic was indexed; it finds a message's names again.
 
 Depends on following.
 """

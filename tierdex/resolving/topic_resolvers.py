@@ -1,4 +1,4 @@
-"""Which resolver a topic has, and how its messages are decoded: by `resolvers.toml`, the log, the followers.
+"""The resolver and the decoding of each topic: from `resolvers.toml`, the log, the followers.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The text of a stream, read by position: of a gzip or zstd file, or of a pipe.
+"""The text of a gzip or zstd file, or of a pipe, read by position.
 
 A stream has no positions. Its text is unfolded from the begin, and a window of it is kept: reading on costs
 every byte once, while a line far inside a compressed file costs all of the text before it.

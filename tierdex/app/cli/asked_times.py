@@ -1,4 +1,4 @@
-"""Times as options of commands: what `times` says, before now, too.
+"""Times as options of commands: the forms of `times`, and times before now.
 
 Depends on clock and times.
 """

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish: what runs ends at its next safe place. A second Ctrl-C interrupts it at once.
+"""Ctrl-C as a request: the running work stops at its next safe place. A second Ctrl-C interrupts it at once.
 
 Depends on nothing.
 """

@@ -1,4 +1,4 @@
-"""The commands by name. Each is a module of this folder, imported when it is asked for.
+"""The commands by name. Each is a module of this folder, imported when it is called.
 
 To import and build all of them takes as long as half of a `tierdex query`.
 

@@ -1,4 +1,4 @@
-"""A line on a terminal while kernels are compiled: with a cold cache a command would be silent for seconds.
+"""A line on the terminal while kernels compile: with a cold cache a command is silent for seconds.
 
     compiling kernels, once: 7 in 4 s
 

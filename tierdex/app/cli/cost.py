@@ -1,4 +1,4 @@
-"""`tierdex cost`: the monthly bill of a store, from what is published, given prices, and what is asked.
+"""`tierdex cost`: the monthly bill of a store, from its published files, given prices and expected requests.
 
 Arithmetic over the files of index and logs, and `nodes()`: storage, PUTs of files and live records, LISTs and
 GETs of readers that refresh, GETs of lookups. With the URL of a running service its metrics tell what it

@@ -1,4 +1,4 @@
-"""Shows on stderr how a follower comes on: a line that changes on a terminal, elsewhere an end of trouble.
+"""Shows a follower's progress on stderr: one changing line on a terminal, else a line when a problem ends.
 
 The trouble itself is a warning of the follower, which every form of stderr has.
 

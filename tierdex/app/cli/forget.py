@@ -1,4 +1,4 @@
-"""`tierdex forget`: hide what keys and message IDs have, and leave it out of files; print the receipt.
+"""`tierdex forget`: hide the entries of keys and message IDs, omit them from new files, print the receipt.
 
 Depends on times and the other modules of this folder.
 """

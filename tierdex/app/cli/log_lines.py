@@ -1,4 +1,4 @@
-"""Warnings of the layers below as lines on stderr: the message, and the fields that came with it.
+"""Warnings of lower layers as lines on stderr: the message and its fields.
 
 ::
 

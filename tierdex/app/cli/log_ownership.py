@@ -1,4 +1,4 @@
-"""`tierdex log hand-over` and `take-over`: move a message log to another machine, or on from a lost one.
+"""`tierdex log hand-over` and `take-over`: move a message log to another machine, or recover from a lost one.
 
 Depends on options, opening, output, errors, settings, lifecycle, log_service and storage_layer.
 """

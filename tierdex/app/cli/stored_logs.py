@@ -1,4 +1,4 @@
-"""What a store has of logs, as its manifests list it: files, which `files` and `cost` show, and notes.
+"""The message logs of a store, from its manifests: their files, for `files` and `cost`, and their notes.
 
 Depends on errors, index_service, pipeline and the other modules of this folder.
 """

@@ -1,4 +1,4 @@
-"""What a command says of an answer beside its rows: messages as text, how complete and how old it is.
+"""What a command prints about an answer beside its rows: messages as text, completeness, age.
 
 Depends on times, index_service, log_service, pipeline and the other modules of this folder.
 """

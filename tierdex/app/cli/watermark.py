@@ -1,4 +1,4 @@
-"""`tierdex watermark`: how far a queue's entries have come, here or in what another node has published.
+"""`tierdex watermark`: the end offset of a queue at each level, here or as another node has published it.
 
 Depends on the other modules of this folder.
 """

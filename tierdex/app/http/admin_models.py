@@ -1,4 +1,4 @@
-"""What an operator reads of a service, and orders: files, nodes, expiry, forgetting, compaction. Models.
+"""Models of the operator's routes: files, nodes, expiry, forgetting, compaction.
 
 Depends on pydantic and models.
 """

@@ -1,4 +1,4 @@
-"""Callers that wait for messages, on the event loop: no thread is held, and each wait ends.
+"""Callers that wait for messages on the event loop: a wait holds no thread, and each wait ends.
 
 ::
 

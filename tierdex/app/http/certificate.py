@@ -1,4 +1,4 @@
-"""The certificate of a service that speaks HTTPS: read again when its file changes, as renewals do.
+"""The certificate of a service that speaks HTTPS: read again when its file changes.
 
 A renewed certificate serves the connections that begin after it was read. One that cannot be used (half
 written, a key that does not fit) changes nothing; the log tells of it, and it is looked at again.

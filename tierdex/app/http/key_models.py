@@ -1,4 +1,4 @@
-"""What a service tells of one key beyond a lookup: its entries by time, its way over all topics. Models.
+"""Models of answers about one key beyond a lookup: its histogram and its journey.
 
 Depends on pydantic and models.
 """

@@ -1,4 +1,4 @@
-"""The models of what a service says of itself, and of its caller.
+"""Models of what a service reports about itself and its caller.
 
 Depends on pydantic only.
 """

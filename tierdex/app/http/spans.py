@@ -1,4 +1,4 @@
-"""OpenTelemetry's span of each request, where `trace_spans` asks for it (extra `tierdex[otel]`).
+"""One OpenTelemetry span for each request, if `trace_spans` is set (extra `tierdex[otel]`).
 
 The API alone records nothing: the process is started by `opentelemetry-instrument`, or its program sets a
 provider, and that decides where spans go. A span has the method, the route as declared (no keys, no query),

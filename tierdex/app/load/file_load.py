@@ -1,4 +1,4 @@
-"""One file of a load: where its reading begins, its pieces, and what is noted of it.
+"""One file of a load: where reading begins, its pieces, and the record of its progress.
 
 An earlier note of the same file and options is used like this:
 

@@ -1,4 +1,4 @@
-"""The register of loaded files, `DATA/sources.json`: what was loaded how, and how far.
+"""The register of loaded files, `DATA/sources.json`: how each file was loaded, and how far.
 
 `--show` reads a row again the way it was loaded. A later load of the same file under the same options goes on
 from the note in `reached`, or skips the file. The order of a load::

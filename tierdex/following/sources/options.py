@@ -1,4 +1,4 @@
-"""The address and the options of a source, as callers give them; secrets in them are told to nobody.
+"""The address and the options of a source, as callers give them; no output contains their secrets.
 
 An address is ``kind:rest``, with options behind a question mark: ``folder:/var/log?files=*.jsonl``,
 ``kafka://host:9092/orders?isolation.level=read_uncommitted``. Options may also come apart, and from a file of

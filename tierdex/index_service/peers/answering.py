@@ -1,4 +1,4 @@
-"""What this process holds and has not published, for a reader elsewhere. It asks nobody itself.
+"""Answers a reader elsewhere from this process's unpublished files. It asks no other peer.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Asks live owners for what they have not published, side by side and within a deadline.
+"""Asks live owners for their unpublished entries, in parallel and within a deadline.
 
 ::
 

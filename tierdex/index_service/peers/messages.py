@@ -1,4 +1,4 @@
-"""What a reader asks a peer, and what that answers: two Arrow tables, each with a JSON text in its metadata.
+"""The request to a peer and its answer: two Arrow tables, each with a JSON text in its metadata.
 
 ::
 

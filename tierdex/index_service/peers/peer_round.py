@@ -1,4 +1,4 @@
-"""What peers added to one query: the files that they have not published, who answered, who did not.
+"""The part of peers in one query: their unpublished files, who answered, who did not.
 
 Depends on nothing.
 """

@@ -1,4 +1,4 @@
-"""What a batch of lookups has found so far, file by file: rows that will be returned, and no others.
+"""The matches of a batch of lookups so far, file by file: only rows that will be returned.
 
 Rows come newest file first, and within a lookup newest arrival first: the order of the answers. Repeats of
 an entry are left out as they come, so that `counts` says what each lookup still wants. Only lookups with

@@ -1,4 +1,4 @@
-"""One lookup in the newest files, newest first, as far as memory tells: what no finder answers in one call.
+"""One lookup in the newest files, newest first, as far as memory can answer it.
 
 ::
 

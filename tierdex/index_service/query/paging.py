@@ -1,4 +1,4 @@
-"""Which entries of a query's walk belong to the page that is asked for, and where the next one begins.
+"""Which entries of a query belong to the requested page, and where the next page begins.
 
 ::
 

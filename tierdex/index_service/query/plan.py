@@ -1,4 +1,4 @@
-"""Which files lookups must search, newest first, and why the others need not be.
+"""Which files lookups must search, newest first, and why the others can be skipped.
 
 Pure, and lazy: the list of files is walked as far as the query goes, past whole runs of files whose times
 lie elsewhere. A file is asked when its **[min, max] entry time

@@ -1,4 +1,4 @@
-"""Where the time of lookups goes: one stage at a time, from the begin of a lookup to its end.
+"""The time of a lookup by stage, from its begin to its end.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The opaque place where a query goes on: after one entry of one file.
+"""The opaque place where a query continues: after one entry of one file.
 
 A cursor names the query it belongs to (a digest of topic, key or message ID, begin and end), the file,
 and the *fingerprint* of the last entry returned: it means the same in every form of a file. Besides it

@@ -1,4 +1,4 @@
-"""What a valid entry is: the one place that says so, for every door.
+"""The rules of a valid entry: one place for every API.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What the message log of a folder holds, for a reader of the index beside it that opens no log itself.
+"""The contents of a folder's message log, for a reader of the index that does not open the log.
 
 ::
 

@@ -1,4 +1,4 @@
-"""How old an answer is: what the file table shows of every node at one moment, and until when that is all.
+"""The age of an answer: what the file table shows of every node at one moment, and as of when it is complete.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a query asks about everything that is not one of its files: other nodes, quarantine, time.
+"""The state that a query reads beside its files: other nodes, quarantine, freshness.
 
 Depends on freshness, manifest_follower, answer and file_info.
 """

@@ -1,4 +1,4 @@
-"""How many items each topic has, and over which times: what a view's files say of themselves.
+"""The number of items and the times of each topic, from the statistics of a view's files.
 
 A compacted file lists its topics' items and times in its sidecar; a file of one topic is that topic's.
 Of any other file only its own count and times are known::

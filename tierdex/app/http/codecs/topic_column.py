@@ -1,4 +1,4 @@
-"""The topics that the rows of a body name, in whatever form: the caller's rights are held against them.
+"""The topics that the rows of a body name, in any form, to check them against the caller's rights.
 
 Depends on errors and pyarrow.
 """
