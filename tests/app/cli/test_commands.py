@@ -469,6 +469,8 @@ def test_merge_makes_a_run_that_answers_like_its_files(run, put):
     found = [orjson.loads(answer.stdout)["entries"] for answer in (before, after)]
     assert [[entry["offset"] for entry in entries] for entries in found] == [[2, 1], [2, 1]]
     assert {entry["node"] for entry in found[1]} == {"runs"}
+    bill = orjson.loads(run("cost", "--store", "data/store", "-o", "json").stdout)
+    assert (bill["files"], bill["puts_month"]) == (1, 6)  # two files, and the run of both
 
 
 def test_bench_measures(run):

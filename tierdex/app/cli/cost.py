@@ -20,7 +20,7 @@ from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
-from tierdex.app.cli.stored_logs import stored_logs
+from tierdex.app.cli.stored_logs import stored_logs, stored_manifests
 from tierdex.clock import SystemClock
 from tierdex.lifecycle.manifest import INDEX_KIND, LOG_KIND, NOTES_KIND
 from tierdex.settings import load_settings
@@ -28,6 +28,8 @@ from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from tierdex.lifecycle.node_reading import NodeReading
 
 _GIB = 1 << 30
 _MONTH_S = 30 * 86_400
@@ -98,15 +100,17 @@ def cost(
     now_ms = SystemClock().now_ms()
     with opened_for_reading(target, parse_settings(setting)) as index:
         published = [file for file in index.files() if file.state == "uploaded"]
-        published += stored_logs(target, notes=True)
+        readings = stored_manifests(target)
+        published += stored_logs(readings, notes=True)
         nodes = index.nodes()
         metrics = index.metrics() if url is not None else None
     settings = load_settings(**parse_settings(setting))
-    of_late = [file for file in published if now_ms - (file.sealed_at or 0) < 1000 * _MONTH_S]
+    since_ms = now_ms - 1000 * _MONTH_S
+    of_late = [file for file in published if (file.sealed_at or 0) > since_ms]
     live = sum(node.standing == "live" for node in nodes)
     looks = readers * _MONTH_S / settings.refresh_interval
     requests = Requests(
-        puts=2 * len(of_late),
+        puts=2 * (len(of_late) + merged_files(readings, since_ms)),
         live_records=live * _MONTH_S / settings.live_interval,
         lists=looks,
         refreshes=looks * len(nodes),
@@ -126,6 +130,12 @@ def cost(
     write_fields(output, document)
     if tell_unread(nodes):
         raise typer.Exit(Exit.INCOMPLETE)
+
+
+def merged_files(readings: Iterable[NodeReading], since_ms: int) -> int:
+    """Return how many files were merged into those that were sealed after `since_ms`: each was put, too."""
+    rows = (row for reading in readings for row in reading.state.files.values())
+    return len({part for row in rows if row.sealed_at_ms > since_ms for part in row.parts})
 
 
 def counted_requests(metrics: str, now_s: float) -> tuple[Requests, float]:

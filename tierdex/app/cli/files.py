@@ -19,7 +19,7 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
-from tierdex.app.cli.stored_logs import stored_logs
+from tierdex.app.cli.stored_logs import stored_logs, stored_manifests
 from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 
 
@@ -44,7 +44,7 @@ def files(
         with opened_log(Target(folder, store), parse_settings(setting)) as log:
             rows += [log_file_document(file) for file in log.files()]
     elif target.store is not None:
-        rows += [file_document(file) for file in stored_logs(target)]
+        rows += [file_document(file) for file in stored_logs(stored_manifests(target))]
     write_rows(output, rows, FILE_FIELDS, whole={"files": rows})
     if tell_unread(nodes):
         raise typer.Exit(Exit.INCOMPLETE)

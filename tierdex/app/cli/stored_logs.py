@@ -1,6 +1,6 @@
 """The message logs of a store, from its manifests: their files, for `files` and `cost`, and their notes.
 
-Depends on errors, index_service, pipeline and the other modules of this folder.
+Depends on errors, index_service, lifecycle, pipeline and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -13,24 +13,34 @@ from tierdex.index_service.file_info import FileInfo
 
 if TYPE_CHECKING:
     from tierdex.app.cli.opening import Target
+    from tierdex.lifecycle.node_reading import NodeReading
 
 
-def stored_logs(target: Target, *, notes: bool = False) -> list[FileInfo]:
-    """Return the published log files, newest first; none for a service, whose files have them.
-
-    With `notes` also what logs noted of themselves, as rows of that kind.
+def stored_manifests(target: Target) -> list[NodeReading]:
+    """Return what the manifests say; nothing for a service, and while there is no node.
 
     Nodes whose manifest cannot be read are left to who names them. Raises what listing the nodes raises.
     """
     if target.url is not None:
         return []
-    from tierdex.pipeline.snapshot import log_files_of, notes_of, read_store
+    from tierdex.pipeline.snapshot import read_store
 
     place = target.store or (target.data or DEFAULT_DATA) / "store"
     try:
-        readings = read_store(opened_store(place))
-    except NotFoundError:  # no node yet
+        return read_store(opened_store(place))
+    except NotFoundError:
         return []
+
+
+def stored_logs(readings: list[NodeReading], *, notes: bool = False) -> list[FileInfo]:
+    """Return the published log files, newest first; a service shows its own among its files.
+
+    With `notes` also what logs noted of themselves, as rows of that kind.
+    """
+    if not readings:
+        return []
+    from tierdex.pipeline.snapshot import log_files_of, notes_of
+
     files = [file for reading in readings for file in log_files_of(reading.state, 0)]
     if notes:
         files += [file for reading in readings for file in notes_of(reading.state)]
