@@ -27,12 +27,12 @@ export function timeTicks(begin, end, count, zone) {
 
 /** Return an axis as an element: labels at their places between two times, for below a drawing of the same width. */
 export function ticksBelow(begin, end, zone) {
-  const labels = timeTicks(begin, end, 8, zone).map(({ at, label: text }) => {
-    const share = (at - begin) / (end - begin);
-    const isLate = share > 0.75; // its label stands left of it, where there is room
-    const tick = element("span", { class: isLate ? "is-late" : null }, text);
-    tick.style[isLate ? "right" : "left"] = `${(isLate ? 1 - share : share) * 100}%`;
-    return tick;
+  const share = ({ at }) => (at - begin) / (end - begin);
+  const ticks = timeTicks(begin, end, 8, zone).filter((tick) => share(tick) < 0.89); // a label stands right of its tick
+  const labels = ticks.map((tick) => {
+    const mark = element("span", { class: share(tick) > 0.75 ? "wide" : null }, tick.label);
+    mark.style.left = `${share(tick) * 100}%`;
+    return mark;
   });
   return element("div", { class: "ticks", "aria-hidden": "true" }, labels);
 }
