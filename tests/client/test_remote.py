@@ -283,6 +283,7 @@ def test_every_problem_becomes_the_class_it_was_made_of():
 def test_answer_of_a_proxy_becomes_an_error_too(status, error):
     caught = error_of(status, {"content-type": "text/html", "retry-after": "soon"}, b"<html>")
     assert type(caught) is error
+    assert f"answered {status}, not by the service" in str(caught)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"entries":', b"[]"])

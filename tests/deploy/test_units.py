@@ -55,7 +55,7 @@ def test_unit_is_one_and_is_shut_in(analyze, tmp_path):
 
 def test_unit_leaves_the_service_what_its_metrics_of_the_process_read():
     lines = UNIT.read_text().splitlines()
-    assert "ProcSubset=pid" not in lines  # hides /proc/stat, without which prometheus_client has none
+    assert "ProcSubset=pid" not in lines  # without /proc/stat prometheus_client shows none
 
 
 def test_unit_gives_the_service_time_to_stop():

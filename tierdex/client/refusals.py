@@ -36,7 +36,9 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> errors.Tie
     """Return the error to raise for a response whose status is not 200."""
     problem = _problem(headers, body)
     kind = str(problem.get("type", "")).removeprefix(TYPE_PREFIX)
-    detail = str(problem.get("detail") or f"the service answered {status}")
+    detail = str(
+        problem.get("detail") or f"answered {status}, not by the service: is the address right?"
+    )
     if request_id := problem.get("request_id"):
         detail = f"{detail} (request {request_id})" if status >= 500 else detail
     error_class = _CLASSES.get(kind) or _class_of_status(status)
