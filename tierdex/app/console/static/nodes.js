@@ -66,7 +66,7 @@ function health({ status }, compaction, { clock_skew_s: skew }) {
 
 function table(nodes, zone) {
   const most = nodes.reduce((longest, { lag_s: lag }) => Math.max(longest, Number(lag ?? 0)), 60);
-  const titles = [["Node"], ["Standing"], ["Published through"], ["Lag", "number"], ["", "wide bar-cell"], ["Clock", "number"], ["Files", "number"], ["Address"]];
+  const titles = [["Node"], ["Lag", "number"], ["", "wide bar-cell"], ["Standing"], ["Published through"], ["Clock", "number"], ["Files", "number"], ["Address"]];
   return element(
     "div", { class: "table-scroll panel", id: "nodes-table", tabindex: "0", role: "region", "aria-labelledby": "nodes-title" },
     element(
@@ -85,13 +85,13 @@ function row(node, most, zone) {
   return element(
     "tr", {},
     element("th", { scope: "row", class: "code" }, node.node || "the store", node.problem ? element("p", { class: "bad-text" }, node.problem) : null),
+    number(formatAge(node.lag_s)),
+    element("td", { class: "wide bar-cell" }, node.lag_s === null ? null : lag),
     element(
       "td", {}, element("span", { class: "state", "data-state": STANDING_STATE[node.standing] ?? "expired" }, node.standing),
       node.holds_unpublished ? element("span", { class: "tag" }, "holds unpublished entries") : null,
     ),
     element("td", { class: "code" }, node.published_through === null ? "not known" : formatTime(node.published_through, zone).slice(0, 19)),
-    number(formatAge(node.lag_s)),
-    element("td", { class: "wide bar-cell" }, node.lag_s === null ? null : lag),
     number(node.skew_s === null ? "–" : `${Number(node.skew_s).toFixed(1)} s`),
     number(formatCount(node.files)),
     element("td", { class: "code" }, node.url ?? "–"),
