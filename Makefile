@@ -42,6 +42,7 @@ $(STAMPS)/fast: $(STAMPS)/venv pyproject.toml
 $(STAMPS)/test: $(STAMPS)/venv pyproject.toml
 	$(INSTALL) -e '.[all]' --group lint --group test $(if $(filter true,$(NODE)),--no-binary playwright)
 	@$(BIN)/python -c 'from tierdex.pipeline.java import use_java; use_java()' 2>/dev/null || $(INSTALL) --group java
+	@$(BIN)/python -m tools.trim_spark
 	$(INSTALL) --no-deps --group demo
 	@touch $(STAMPS)/run $(STAMPS)/fast $@
 

@@ -43,7 +43,6 @@ def _chosen(texts, extras) -> list[Requirement]:
 
 @cache
 def installed_bytes(name: str) -> int:
-    """Return the bytes of a distribution's files, without what Python compiles."""
-    distribution = importlib.metadata.distribution(name)
-    files = [distribution.locate_file(file) for file in distribution.files or ()]
-    return sum(Path(file).stat().st_size for file in files if "__pycache__" not in str(file))
+    """Return the bytes of a distribution's files as it lists them, without what Python compiles."""
+    files = importlib.metadata.distribution(name).files or ()
+    return sum(file.size or 0 for file in files if "__pycache__" not in str(file))
