@@ -174,7 +174,7 @@ class Rows(NamedTuple):
             ) from error
 
     def _first_bad_text(self, column: Any, name: str) -> str:
-        """Return the field of the first text that is no UTF-8, or the column's name for other faults."""
+        """Return the field of the first text that is not UTF-8, or the column's name for other faults."""
         binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}.get(column.type)
         if binary is None:
             return name

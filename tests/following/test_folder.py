@@ -108,7 +108,7 @@ def test_what_cannot_be_followed_says_what_to_do(tmp_path, logs):
     with opened(tmp_path / "data") as index:
         with pytest.raises(NotFoundError, match="there is no folder"):
             run_once(index, tmp_path / "none")
-        with pytest.raises(InvalidRequestError, match="carry no time"):
+        with pytest.raises(InvalidRequestError, match="have no time"):
             follow(index, f"folder:{logs}", keys=["$.id"])
         for options in ({"pattern": "("}, {"pattern": "no group"}, {"speed": "1"}):
             with pytest.raises(InvalidRequestError):

@@ -201,7 +201,7 @@ def test_altered_or_forged_proof_fails_in_clear_words(world, forge):
 
 @pytest.mark.parametrize("wrong", [None, [], {}, {"format": "tierdex-proof 9"}])
 def test_what_is_no_proof_is_refused(world, wrong):
-    with pytest.raises(InvalidRequestError, match="no proof"):
+    with pytest.raises(InvalidRequestError, match="not a proof"):
         check_proof(world[0], load_settings(), wrong)
 
 

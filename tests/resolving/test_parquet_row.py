@@ -120,7 +120,7 @@ def test_row_that_is_not_there_is_refused():
         with pytest.raises(InvalidRequestError) as caught:
             read_parquet_row(opened(data), group, row)
         assert caught.value.field == field
-    with pytest.raises(InvalidRequestError, match="no Parquet file"):
+    with pytest.raises(InvalidRequestError, match="not a Parquet file"):
         read_parquet_row(opened(json.dumps({"a": 1}).encode() * 9), 0, 0)
 
 

@@ -114,7 +114,7 @@ class LoadedRows:
 def _path_of(entry: Entry) -> str:
     source = entry.source or ""
     if "://" in source or not Path(source).is_absolute():
-        raise InvalidRequestError(f"{source} is no file of this machine: see resolvers.toml")
+        raise InvalidRequestError(f"{source} is not a file of this machine: see resolvers.toml")
     return source
 
 

@@ -263,7 +263,7 @@ def end_offset(topic: str, queue_id: int, *, level: Durability = "disk") -> Call
         end = told["end_offsets"][wanted.name.lower()]
         if end is None:
             raise UnavailableError(
-                "what is published is not known to the service: its store was not reached, or there is none"
+                "the service does not know what is published: it has no store, or has not reached it"
             )
         return int(end)
 

@@ -69,7 +69,7 @@ def follow(
     opened = open_source(source, options, seams) if isinstance(source, str) else source
     if extraction.time is None and not opened.has_times:
         raise InvalidRequestError(
-            f"messages of {opened.name} carry no time: say where it stands, as in $.time",
+            f"messages of {opened.name} have no time: name its place, as in $.time",
             field="time",
         )
     plan = FollowPlan(

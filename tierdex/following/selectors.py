@@ -86,7 +86,7 @@ class Selector:
             if number % 2:
                 parts.append(_part(piece, field))
             elif "{" in piece or "}" in piece:
-                raise InvalidRequestError(f"{text!r} has a brace without its other", field=field)
+                raise InvalidRequestError(f"{text!r} has an unmatched brace", field=field)
             elif piece:
                 parts.append(piece)
         if any(isinstance(part, JsonPart) and part.gives_several for part in parts):
@@ -109,7 +109,7 @@ def _part(text: str, field: str) -> Part:
     if text.startswith("$"):
         return JsonPart(_steps(text, field))
     raise InvalidRequestError(
-        f"{text!r} is no place in a record: key, value, header:NAME, $.json.path, or a template "
+        f"{text!r} is not a place in a record: key, value, header:NAME, $.json.path, or a template "
         "of these in braces",
         field=field,
     )
@@ -122,7 +122,7 @@ def _steps(text: str, field: str) -> tuple[Step, ...]:
         found = _STEP.match(text, at)
         if found is None:
             raise InvalidRequestError(
-                f"{text!r} is no JSON path: {text[at:]!r} is not .name, [0], [*] or ['a name']",
+                f"{text!r} is not a JSON path: {text[at:]!r} is not .name, [0], [*] or ['a name']",
                 field=field,
             )
         if found["every"]:

@@ -93,7 +93,7 @@ class RecordTexts:
         return [dict(each).get(name) if each else None for each in batch.headers or []]
 
     def _decoded(self, values: Sequence[bytes | None]) -> Any:
-        """Return bytes as text; what is no UTF-8 is null, and its record marked."""
+        """Return bytes as text; what is not UTF-8 is null, and its record marked."""
         raw = pa.array(list(values), pa.binary())
         try:
             return _without_empty(raw.cast(pa.string()))

@@ -106,7 +106,7 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
     Raises InvalidRequestError for what is no proof.
     """
     if not isinstance(proof, dict) or proof.get("format") not in (FORMAT, OLD_FORMAT):
-        raise InvalidRequestError(f"is no proof: {FORMAT!r} is expected", field="proof")
+        raise InvalidRequestError(f"is not a proof: {FORMAT!r} is expected", field="proof")
     content = {name: value for name, value in proof.items() if name != "digest"}
     if proof.get("digest") != _digest_of(content):
         return ["the proof was altered: its digest is not that of its content"]
@@ -118,7 +118,7 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
         time_ms, unpublished = int(proof["time_ms"]), list(proof["unpublished"])
         states = {node: _state_at(store, node, number) for node, number in nodes.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidRequestError(f"is no proof: {error!r}", field="proof") from error
+        raise InvalidRequestError(f"is not a proof: {error!r}", field="proof") from error
     except CorruptFileError as error:
         return [f"{error.path}: {error.reason}"]
     problems = _missed(store, nodes, time_ms)

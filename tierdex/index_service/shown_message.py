@@ -92,7 +92,7 @@ class ShownMessage:
 
 
 def written(values: Sequence[bytes], encoding: str = "text") -> tuple[str, list[str]]:
-    """Return how bytes are written in JSON, and their texts: base64 for all where one is no UTF-8."""
+    """Return how bytes are written in JSON, and their texts: base64 for all where one is not UTF-8."""
     if encoding == "text":
         with suppress(UnicodeDecodeError):  # base64 can say it
             return "text", [value.decode() for value in values]

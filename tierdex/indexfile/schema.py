@@ -46,7 +46,9 @@ class SchemaField:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name in _RESERVED_NAMES:
-            raise InvalidRequestError(f"{self.name!r} is no name of a schema field", field="schema")
+            raise InvalidRequestError(
+                f"{self.name!r} is not a name of a schema field", field="schema"
+            )
         if self.code not in _CODES:
             raise InvalidRequestError(
                 f"field {self.name}: type {self.code!r} is none of {', '.join(_CODES)}",

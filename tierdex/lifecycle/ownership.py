@@ -376,7 +376,7 @@ def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
         _check_owned(state)
         if lives and not state.outstanding:
             raise NodeInUseError(
-                f"the owner of node {state.node} lives, and publishes what it has: nothing to give up",
+                f"the owner of node {state.node} is alive and publishes its entries: nothing to give up",
                 node=state.node,
             )
         if not state.outstanding and (state.is_retired or is_closed(state, log.live)):
@@ -391,9 +391,7 @@ def _check_owned(state: ManifestState) -> None:
     if not state.number:
         raise NotFoundError(f"there is no node {state.node}: is its name right?")
     if state.kind is NodeKind.SHARED:
-        raise OwnershipError(
-            f"node {state.node} is shared by jobs, which keep nothing to themselves"
-        )
+        raise OwnershipError(f"node {state.node} is shared by jobs and has no unpublished entries")
 
 
 def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, after_s: float) -> None:

@@ -58,7 +58,9 @@ class LogRowMore(NamedTuple):
                 None if follows is None else bytes.fromhex(follows),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(row.object_key, f"its row is no log file's: {error}") from error
+            raise CorruptFileError(
+                row.object_key, f"its row is not one of a log file: {error}"
+            ) from error
 
 
 def make_log_row(

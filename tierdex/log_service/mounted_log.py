@@ -71,7 +71,7 @@ class MountedIndex(FollowedIndex):
         """Raise UnavailableError, CorruptFileError while some node may be there that is not known."""
         unread = self._manifests.unread()
         if unread:
-            raise UnavailableError(f"what logs there are is not known: {unread[0]}")
+            raise UnavailableError(f"the logs of the store are not known: {unread[0]}")
         for each in self._manifests.damaged():
             raise CorruptFileError(each.file, each.reason)
 

@@ -122,7 +122,7 @@ class PublishedNote:
         try:
             return cls._decode(json.loads(line), data)
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(path, f"is no note of published files: {error}") from error
+            raise CorruptFileError(path, f"is not a note of published files: {error}") from error
 
     @classmethod
     def _decode(cls, line: Any, data: bytes) -> PublishedNote:

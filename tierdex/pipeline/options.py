@@ -193,7 +193,7 @@ def _json_names(text: str, name: str) -> list[str]:
     try:
         names = json.loads(text)
     except ValueError as error:
-        raise InvalidRequestError(f"is no JSON list: {error}", field=name) from error
+        raise InvalidRequestError(f"is not a JSON list: {error}", field=name) from error
     if not all(isinstance(one, str) for one in names):
         raise InvalidRequestError("must be a list of strings", field=name)
     return list(names)

@@ -47,7 +47,7 @@ def decompress(data: bytes, kind: str, max_bytes: int) -> bytes:
         with pa.input_stream(pa.BufferReader(data), compression=kind) as stream:
             found: bytes = stream.read(max_bytes + 1)
     except (pa.ArrowException, OSError) as error:
-        raise ValueError(f"is no sound {kind}") from error
+        raise ValueError(f"is not valid {kind}") from error
     if len(found) > max_bytes:
         raise TooLargeError(len(found))
     return found
@@ -68,7 +68,7 @@ def _snappy(data: bytes, max_bytes: int) -> bytes:
             return _xerial(data, max_bytes)
         return _raw(data, max_bytes)
     except (pa.ArrowException, OSError, IndexError) as error:
-        raise ValueError("is no sound snappy") from error
+        raise ValueError("is not valid snappy") from error
 
 
 def _raw(data: bytes, max_bytes: int) -> bytes:
@@ -79,7 +79,7 @@ def _raw(data: bytes, max_bytes: int) -> bytes:
         if byte < 0x80:
             break
     else:
-        raise ValueError("is no sound snappy")
+        raise ValueError("is not valid snappy")
     if size > max_bytes:
         raise TooLargeError(size)
     found: bytes = pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
@@ -104,7 +104,7 @@ def _framed(data: bytes, max_bytes: int) -> bytes:
             total += len(part)
             parts.append(part)
         elif 2 <= kind <= 0x7F:
-            raise ValueError("has a chunk that nobody knows")
+            raise ValueError("has an unknown chunk")
     if total > max_bytes:
         raise TooLargeError(total)
     return b"".join(parts)

@@ -30,7 +30,7 @@ def read_parquet_row(file: RangeFile, row_group: int, row: int) -> Any:
                 raise InvalidRequestError(f"row group {row_group} has no row {row}", field="row")
             return _row(file, parquet, row_group, row)
     except pa.ArrowInvalid as error:
-        raise InvalidRequestError(f"it is no Parquet file: {error}", field="source") from error
+        raise InvalidRequestError(f"it is not a Parquet file: {error}", field="source") from error
 
 
 def _row(file: RangeFile, parquet: Any, row_group: int, row: int) -> Any:

@@ -52,7 +52,7 @@ class Registry:
         try:
             parts = httpx2.URL(url)
         except httpx2.InvalidURL as error:
-            raise InvalidRequestError(f"is no address: {error}", field="registry") from None
+            raise InvalidRequestError(f"is not an address: {error}", field="registry") from None
         if parts.scheme not in ("http", "https") or not parts.host or parts.userinfo:
             raise InvalidRequestError(
                 "is http(s)://HOST[:PORT], a login stands in registry_config", field="registry"
@@ -135,5 +135,5 @@ class Registry:
             found: dict[str, Any] = orjson.loads(body)
             found["schema"]
         except (ValueError, KeyError, TypeError):
-            raise UnavailableError(f"what answers at {self.name} is no registry") from None
+            raise UnavailableError(f"{self.name} does not answer like a schema registry") from None
         return found

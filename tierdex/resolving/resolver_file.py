@@ -104,7 +104,7 @@ def read_resolver_file(filesystem: FileSystem, path: Path) -> ResolverFile:
     try:
         found = ResolverFile.model_validate(tomllib.loads(text.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"is no TOML: {error}", field=str(path)) from None
+        raise InvalidRequestError(f"is not TOML: {error}", field=str(path)) from None
     except ValidationError as error:
         wrong = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, wrong["loc"]))
@@ -125,4 +125,6 @@ def _check(place: str, showing: Showing, _rule: Any) -> None:
     for each in showing.mask:
         parts = Selector.parse(each, field=f"{place}.mask").parts
         if len(parts) != 1 or isinstance(parts[0], str):
-            raise InvalidRequestError(f"{each!r}: one place, no template", field=f"{place}.mask")
+            raise InvalidRequestError(
+                f"{each!r}: must be one place, not a template", field=f"{place}.mask"
+            )

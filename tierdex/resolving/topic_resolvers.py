@@ -93,7 +93,7 @@ class TopicResolvers:
             return self._make(topic, followed)
         if self._others is not None:
             return self._others
-        raise NotFoundError(f"nobody said where messages of {topic!r} are: see {FILE_NAME}")
+        raise NotFoundError(f"no resolver is configured for topic {topic!r}: see {FILE_NAME}")
 
     def decoder(self, topic: str, resolver: Resolver) -> Decoder:
         """Return how bodies of the topic are read. Raises InvalidRequestError."""
@@ -185,7 +185,7 @@ class TopicResolvers:
             options = options_of(filesystem, self._folder, plan)
         elif plan.has_secrets:
             raise InvalidRequestError(
-                f"its log wants a login: give the topic's source in {FILE_NAME}", field=topic
+                f"its log needs a login: give the topic's source in {FILE_NAME}", field=topic
             )
         address = Address.parse(text, options)
         repeats = address.kind == "folder" or (

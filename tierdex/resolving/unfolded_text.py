@@ -82,5 +82,7 @@ class UnfoldedText:
         except OSError as error:
             if error.errno is not None:
                 raise
-            raise InvalidRequestError(f"cannot be unfolded: {error}", field=self._name) from error
+            raise InvalidRequestError(
+                f"cannot be decompressed: {error}", field=self._name
+            ) from error
         return data

@@ -68,7 +68,7 @@ def test_column_of_lists_is_no_key():
 
 @pytest.mark.parametrize("text", ["{a", "a}", "{}", "{a!r}", "{a:x}"])
 def test_broken_template_is_refused(text):
-    with pytest.raises(InvalidRequestError, match="key: .*no template"):  # noqa: RUF043
+    with pytest.raises(InvalidRequestError, match="key: .*not a template"):  # noqa: RUF043
         template(text)
 
 

@@ -212,7 +212,7 @@ def test_bad_row_is_named_by_file_and_line(tmp_path, name, data, message):
     ("options", "message"),
     [
         (LoadOptions(topic="o"), "--key"),
-        (LoadOptions(topic="o", keys=("{id",)), "no template"),
+        (LoadOptions(topic="o", keys=("{id",)), "not a template"),
         (LoadOptions(topic="o", keys=("id",), timezone="Nowhere"), "timezone"),
         (LoadOptions(topic="o", keys=("id",), delimiter=";;"), "delimiter"),
         (LoadOptions(topic="o", keys=("id",), queue="id"), "queue 'A' is not understood"),

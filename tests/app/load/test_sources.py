@@ -120,7 +120,7 @@ def test_compressed_text_is_placed_by_its_unfolded_bytes(tmp_path, codec):
         offset, size = put.location["offset"], put.location["size"]
         assert text[offset : offset + size] == b"%s,%d" % (put.key.encode(), put.timestamp // 1000)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(InvalidRequestError, match="cannot be unfolded"):
+    with pytest.raises(InvalidRequestError, match="cannot be decompressed"):
         Loader(index).load(path, OPTIONS)
 
 

@@ -179,7 +179,7 @@ def _numbers(text: str | None) -> list[int] | None:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
         raise InvalidRequestError(
-            f"{text!r} is no list of numbers: 0,1,5", field="--partitions"
+            f"{text!r} is not a list of numbers, as in 0,1,5", field="--partitions"
         ) from error
 
 

@@ -144,7 +144,7 @@ def _names(
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
         except UnicodeDecodeError as error:
-            raise InvalidRequestError(f"{file} is no UTF-8: {error}", field="--file") from error
+            raise InvalidRequestError(f"{file} is not UTF-8: {error}", field="--file") from error
         names += [_name_of_line(line, topic) for line in lines if line.strip()]
     return names
 

@@ -89,7 +89,7 @@ def _verify_proof(place: str, file: Path, settings: dict[str, Any], output: Form
     try:
         proof = orjson.loads(file.read_bytes())
     except orjson.JSONDecodeError as error:
-        raise InvalidRequestError(f"{file} is no JSON: {error}", field="--proof") from error
+        raise InvalidRequestError(f"{file} is not JSON: {error}", field="--proof") from error
     checked = check_proof_in(place, proof, settings)
     problems = checked.problems
     finding = {

@@ -61,7 +61,9 @@ class Template:
                     (literal, name, int(match["width"] or 0), int(match["cut"] or 0) or None)
                 )
         except ValueError as error:
-            raise InvalidRequestError(f"{text!r} is no template: {error}", field=field) from error
+            raise InvalidRequestError(
+                f"{text!r} is not a template: {error}", field=field
+            ) from error
         return cls(text, tuple(parts))
 
     @property

@@ -61,7 +61,7 @@ def read_parquet_pieces(
     """Yield the rows of a file-like, with the columns `wanted`; location is `row_group` and `row`.
 
     `begin.position` rows are left out; marks count rows, and all have the digest of `begin`.
-    Raises InvalidRequestError when it is no Parquet file or lacks a column.
+    Raises InvalidRequestError when it is not a Parquet file or lacks a column.
     """
     try:
         parquet = pyarrow.parquet.ParquetFile(pa.PythonFile(file, "r"))

@@ -94,7 +94,7 @@ class LoadRegister:
         try:
             return [_decode(row) for row in json.loads(text)["sources"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(self._path, f"is no list of sources: {error}") from error
+            raise CorruptFileError(self._path, f"is not a list of sources: {error}") from error
 
     def holding(self, topic: str, source: str | None) -> list[LoadedFile]:
         """Return the files that may hold an entry's row, latest first. Raises CorruptFileError.

@@ -64,10 +64,12 @@ class FolderSource:
             self._pattern = re.compile(pattern.encode()) if pattern else None
         except re.error as error:
             raise InvalidRequestError(
-                f"is no regular expression: {error}", field="pattern"
+                f"is not a regular expression: {error}", field="pattern"
             ) from error
         if self._pattern is not None and not self._pattern.groupindex:
-            raise InvalidRequestError("names no group: (?P<order>[0-9]+)", field="pattern")
+            raise InvalidRequestError(
+                "has no named group, as in (?P<order>[0-9]+)", field="pattern"
+            )
         self.name = f"folder:{self._folder}"
         self.topic = self._folder.name
         self._names: dict[int, str] = {}

@@ -61,7 +61,7 @@ class Address:
             parts = urlsplit(rest)
         except ValueError:  # its text tells what stands there
             raise InvalidRequestError(
-                f"has a bracket without its other: {_IN_LOGIN}", field="source"
+                f"has an unmatched bracket: {_IN_LOGIN}", field="source"
             ) from None
         login, at, hosts = parts.netloc.rpartition("@")
         if parts.fragment or (not at and ("@" in parts.path or (not parts.path and "@" in rest))):

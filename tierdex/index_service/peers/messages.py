@@ -176,7 +176,7 @@ def decode_answer(data: bytes, question: Question) -> PeerAnswer:
     except PeerRefusedError:
         raise
     except (pa.ArrowException, KeyError, TypeError, ValueError, OSError, IndexError) as error:
-        raise PeerRefusedError(f"is no answer of a peer: {error}", field="answer") from error
+        raise PeerRefusedError(f"is not an answer of a peer: {error}", field="answer") from error
 
 
 def _files_of(table: Any, listed: list[Any], question: Question) -> list[PeerFile]:
@@ -246,7 +246,7 @@ def _said(table: Any, schema: Any) -> dict[str, Any]:
     ):
         raise PeerRefusedError("nulls", field="columns")
     if said.pop("crc", None) != _checksum(table, said):
-        raise PeerRefusedError("was damaged on its way", field="crc")
+        raise PeerRefusedError("was damaged in transit", field="crc")
     return said
 
 
