@@ -368,15 +368,17 @@ def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
     the log.
     """
     log.refresh_live()
-    lives = log.live is not None and log.live.is_of(log.state) and not log.live.is_closed
-    if lives and log.live is not None:
-        lives = _silent_s(log, log.state, ids) * 1000 < 3 * log.live.interval_ms
+    live, silent_s, until_s = log.live, 0.0, 0.0
+    if live is not None and live.is_of(log.state) and not live.is_closed:
+        silent_s, until_s = _silent_s(log, log.state, ids), 3 * live.interval_ms / 1000
+    lives = silent_s < until_s
 
     def draft(state: ManifestState) -> Draft | None:
         _check_owned(state)
         if lives and not state.outstanding:
             raise NodeInUseError(
-                f"the owner of node {state.node} is alive and publishes its entries: nothing to give up",
+                f"the owner of node {state.node} is alive and publishes its entries: nothing to give up. "
+                f"Its last sign is {silent_s:.0f} s old; one that is gone is retired after {until_s:.0f} s",
                 node=state.node,
             )
         if not state.outstanding and (state.is_retired or is_closed(state, log.live)):
