@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import Page, expect
+from typer.testing import CliRunner
 
 from tests.app.small_index import SmallIndex
 from tests.patience import PATIENCE_S
+from tierdex.app.cli.commands import make_cli
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.logs import make_logger
@@ -161,6 +164,26 @@ def test_keys_search_walk_and_open_and_a_lookup_is_kept(page: Page, address: str
     expect(page.locator("#saved-lookups a")).to_have_text("orders / ORDER-1")
     page.get_by_role("button", name="Forget orders / ORDER-1").click()
     expect(page.locator("#saved-lookups a")).to_have_count(0)
+
+
+def test_empty_service_says_how_to_begin(
+    page: Page, serve: Callable[[FastAPI], str], tmp_path: Path
+) -> None:
+    small = {"slot_count": 64, "item_capacity": 100, "journal_bytes": 16 << 20}
+    with MessageLog.open(tmp_path, node="n", **small) as log:
+        address = serve(
+            create_app(None, ServerSettings(), log=log, logger=make_logger(io.BytesIO()))
+        )
+        page.goto(f"{address}#files")
+        expect(page.locator("#file-details")).to_contain_text("No files")
+        expect(page.locator(".chart-axis")).to_have_text("")
+        page.goto(f"{address}#messages")
+        expect(page.locator("#queue-view")).to_contain_text("No topics")
+        page.goto(address)
+        command = shlex.split(page.locator("#home code").inner_text())
+        assert CliRunner().invoke(make_cli(), command[1:]).exit_code == 0
+        page.reload()
+        expect(page.locator("#home-topics")).to_contain_text("ORDER-1")
 
 
 def test_service_without_a_log_says_so_and_shows_entries_alone(

@@ -1,4 +1,4 @@
-// A lookup to take along: its link, and the same question for a shell or a program.
+// A lookup to take along: its link, and the same question for a shell or a program; and what to begin with.
 
 import { readKey } from "./api.js";
 import { copyText, element } from "./dom.js";
@@ -37,6 +37,11 @@ export function asPython(query) {
 
 function given(query) {
   return FIELDS.filter((name) => ![undefined, null, ""].includes(query[name])).map((name) => [name, String(query[name])]);
+}
+
+/** Return a command that puts something into an empty service: a message where it has a log, else an entry. */
+export function asFirstCommand({ log }) {
+  return `tierdex ${log ? "log append" : "put"} --url=${quote(service())} --topic=orders --key=ORDER-1 ${log ? "hello" : "--offset=0"}`;
 }
 
 function service() {

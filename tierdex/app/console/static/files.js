@@ -108,6 +108,7 @@ export class FilesView {
     const items = this.files.reduce((sum, file) => sum + BigInt(file.item_count ?? 0), 0n);
     const bytes = this.files.reduce((sum, file) => sum + Number(file.bytes ?? 0), 0);
     const nodes = new Set(this.files.map((file) => file.node));
+    if (!this.files.length) return [element("p", {}, "No files: nothing has been put here yet.")];
     return [
       element("h2", {}, plural(this.files.length, "file")),
       facts([["Items", formatCount(items)], ["Bytes", formatBytes(bytes)], ["Nodes", formatAny([...nodes])]]),

@@ -3,6 +3,7 @@
 // An example is a key of the newest message of a topic's first queue, so there are examples where there is a log.
 
 import { ApiError, NewestRequest } from "./api.js";
+import { asFirstCommand } from "./copy_menu.js";
 import { byId, element, shape } from "./dom.js";
 import { formatCount, plural } from "./format.js";
 import { offerFirst } from "./keyboard.js";
@@ -128,7 +129,6 @@ function spanBar({ min_time: first, max_time: last }, [begin, end]) {
   );
 }
 
-function nothingYet({ log }) {
-  const command = log ? "tierdex log append --topic=orders --key=ORDER-1" : "tierdex load orders.csv --topic=orders";
-  return element("p", { class: "note" }, "No topics: nothing has been put here yet, or nothing of it can be read. To begin, try ", element("code", {}, command), ", or see ", element("a", { href: "docs" }, "the HTTP API"), ".");
+function nothingYet(access) {
+  return element("p", { class: "note" }, "No topics: nothing has been put here yet, or nothing of it can be read. To begin, try ", element("code", {}, asFirstCommand(access)), ", or see ", element("a", { href: "docs" }, "the HTTP API"), ".");
 }

@@ -10,6 +10,7 @@ const PAGE = 100;
 /** Return the log's topics as links to their queues. */
 export async function topicList(request) {
   const { topics } = await request.get("v1/queues");
+  if (!topics.length) return element("p", { class: "note" }, "No topics: the message log holds no message that you may see.");
   const shown = topics.slice(0, 10 * PAGE);
   const rows = shown.map((topic) => row([element("a", { href: writeLink("messages", { topic }), class: "code" }, topic)]));
   const rest = topics.length - shown.length;

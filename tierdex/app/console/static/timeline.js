@@ -92,6 +92,7 @@ export class Timeline {
   }
 
   #ticks() {
+    if (!this.files.length) return [];
     const count = Math.floor((this.width - this.labelWidth) / TICK_WIDTH);
     return timeTicks(this.begin, this.end, count, this.zone()).map((tick) => ({ ...tick, x: this.#x(tick.at) }));
   }
@@ -100,7 +101,7 @@ export class Timeline {
     const anchor = (x) => (x < this.labelWidth + 30 ? "start" : x > this.width - 40 ? "end" : "middle");
     const ticks = this.#ticks();
     const labels = ticks.map(({ x, label }) => shape("text", { x, y: 15, "text-anchor": anchor(x) }, label));
-    const isTold = ticks.some(({ label }) => /^\d{4}-/.test(label)) || this.labelWidth === MARGIN;
+    const isTold = ticks.some(({ label }) => /^\d{4}-/.test(label)) || this.labelWidth === MARGIN || !ticks.length;
     if (!isTold) labels.unshift(shape("text", { x: MARGIN, y: 15 }, formatTime(BigInt(Math.round(this.begin)), this.zone()).slice(0, 10)));
     this.axis.replaceChildren(shape(
       "svg", { class: "chart", width: this.width, height: 22, "aria-hidden": "true" }, labels,
