@@ -33,11 +33,12 @@ from tierdex.logfile.journal.scan import BatchScan
 from tierdex.logfile.layout import HEADER_MAGIC, TIMER_TOPIC, Form
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem, OpenFile
+    from tierdex.lifecycle.file_handle import Closing
     from tierdex.lifecycle.recovery import FolderListing
     from tierdex.lifecycle.topic_set import TopicSet
     from tierdex.logfile.header import LogHeader
@@ -159,44 +160,45 @@ def seal_notes(journal: Journal, clock: Clock) -> dict[str, Any]:
     return {"begin_ms": journal.header.created_ms, "sealed_at_ms": clock.now_ms()}
 
 
+def open_immutable(
+    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path
+) -> FileHandle:
+    """Return the handle of a sealed or compacted file. Raises CorruptFileError, OSError."""
+    opens = open_sealed if state is FileState.SEALED else open_grouped
+    return opens(filesystem, node, number, path)
+
+
 def open_sealed(filesystem: FileSystem, node: str, number: int, path: Path) -> FileHandle:
     """Return the handle of a sealed journal. Raises CorruptFileError, OSError."""
     journal = SealedJournal.open(filesystem, path)
-    try:
-        return FileHandle(
-            number=number,
-            node=node,
-            uuid=journal.uuid,
-            state=FileState.SEALED,
-            lease=Lease(SealedFile(journal)),
-            path=path,
-            begin_ms=int(journal.extra.get("begin_ms", journal.header.created_ms)),
-            sealed_at_ms=int(journal.extra.get("sealed_at_ms", filesystem.modified_ms(path))),
-            topics=_topics_of(journal.topics),
-            fixed_item_count=journal.message_count,
-            fixed_min_time=journal.min_time,
-            fixed_max_time=journal.max_time,
-            fixed_bytes=journal.bytes,
-        )
-    except BaseException:
-        journal.close()
-        raise
+    return _handle(
+        filesystem, node, FileState.SEALED, number, path, journal, lambda: SealedFile(journal)
+    )
 
 
 def open_grouped(filesystem: FileSystem, node: str, number: int, path: Path) -> FileHandle:
     """Return the handle of a compacted file. Raises CorruptFileError, OSError."""
     file = GroupedFile.open_local(filesystem, path)
+    return _handle(
+        filesystem, node, FileState.COMPACTED, number, path, file, lambda: GroupedLogFile(file)
+    )
+
+
+def _handle(
+    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path,
+    file: SealedJournal | GroupedFile, make_reader: Callable[[], Closing],
+) -> FileHandle:  # fmt: skip
+    """Return the handle of an open file, which is closed when there is none."""
     try:
-        extra = file.extra
         return FileHandle(
             number=number,
             node=node,
             uuid=file.uuid,
-            state=FileState.COMPACTED,
-            lease=Lease(GroupedLogFile(file)),
+            state=state,
+            lease=Lease(make_reader()),
             path=path,
-            begin_ms=int(extra.get("begin_ms", file.header.created_ms)),
-            sealed_at_ms=int(extra.get("sealed_at_ms", filesystem.modified_ms(path))),
+            begin_ms=int(file.extra.get("begin_ms", file.header.created_ms)),
+            sealed_at_ms=int(file.extra.get("sealed_at_ms", filesystem.modified_ms(path))),
             topics=_topics_of(file.topics),
             fixed_item_count=file.message_count,
             fixed_min_time=file.min_time,
@@ -214,14 +216,6 @@ def _topics_of(topics: Topics) -> TopicSet:
         return None
     names = (topics.name(index) for index in range(len(topics)))
     return topic_set(name.decode() for name in names if name != TIMER_TOPIC)  # no rule is for it
-
-
-def open_immutable(
-    filesystem: FileSystem, node: str, state: FileState, number: int, path: Path
-) -> FileHandle:
-    """Return the handle of a sealed or compacted file. Raises CorruptFileError, OSError."""
-    opens = open_sealed if state is FileState.SEALED else open_grouped
-    return opens(filesystem, node, number, path)
 
 
 def unsealed_handle(

@@ -44,11 +44,8 @@ CSV_COLUMNS = (
 
 def journey(
     key: Annotated[str, typer.Argument(help="Key to look up in every topic.")],
-    begin: Annotated[
-        str | None,
-        typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
+    begin: options.Begin = None,
+    end: options.End = None,
     max_count: Annotated[
         int, typer.Option("--max-count", "-m", help="Most entries of a topic.")
     ] = 16,

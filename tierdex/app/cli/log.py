@@ -270,20 +270,13 @@ def _line(form: Form, message: Message, encoding: str) -> bytes:
 
 
 def get(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the key.")] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key to look up.")] = None,
-    message_id: Annotated[
-        str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")
-    ] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
+    topic: options.AskedTopic = None,
+    key: options.AskedKey = None,
+    message_id: options.AskedId = None,
+    begin: options.Begin = None,
+    end: options.End = None,
     max_count: MaxCount = 64,
-    cursor: Annotated[
-        str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")
-    ] = None,
+    cursor: options.Cursor = None,
     visible: Visible = Level.DISK,
     policy: Policy = None,
     fresh_within: options.FreshWithin = None,

@@ -43,6 +43,15 @@ class ScopeName(StrEnum):
     ADMIN = "admin"
 
 
+AskedTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the key.")]
+AskedKey = Annotated[str | None, typer.Option("--key", "-k", help="Key to look up.")]
+AskedId = Annotated[str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")]
+Begin = Annotated[
+    str | None,
+    typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
+]
+End = Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")]
+Cursor = Annotated[str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")]
 Data = Annotated[
     Path | None,
     typer.Option(help="Data folder (default: ./data).", envvar="TIERDEX_DATA", show_default=False),

@@ -38,22 +38,15 @@ CSV_COLUMNS = (
 
 
 def query(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the key.")] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key to look up.")] = None,
-    message_id: Annotated[
-        str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")
-    ] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
-    ] = None,
-    end: Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")] = None,
+    topic: options.AskedTopic = None,
+    key: options.AskedKey = None,
+    message_id: options.AskedId = None,
+    begin: options.Begin = None,
+    end: options.End = None,
     max_count: Annotated[
         int, typer.Option("--max-count", "-m", help="Most entries to answer.")
     ] = 64,
-    cursor: Annotated[
-        str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")
-    ] = None,
+    cursor: options.Cursor = None,
     explain: Annotated[bool, typer.Option("--explain", help="Tell the plan that ran.")] = False,
     proof: Annotated[
         bool,
