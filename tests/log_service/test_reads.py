@@ -159,7 +159,7 @@ def test_offset_of_a_time_is_the_first_message_at_or_after_it(log):
 
 def test_times_are_now_unless_given_and_arrow_timestamps_are_milliseconds(log):
     log.append(topic="a", queue_id=0, body=b"")
-    now = log._clock.now_ms()
+    now = log._components.seams.clock.now_ms()
     moment = datetime.datetime(2024, 5, 6, 7, 8, 9, 10_000, tzinfo=datetime.UTC)
     log.append_batch(
         topic="a", queue_id=0, body=[b""], timestamp=pa.array([moment], pa.timestamp("us", "UTC"))
