@@ -1,12 +1,12 @@
 """Opening a reader without state over 10,000 published files of twenty nodes: requests, and memory a file.
 
-    python -m benchmarks.readers [--files 10000] [--commits 25]
+    python -m benchmarks.readers [--files 10000] [--commits 25] [--serve]
 
 Each node has a checkpoint and so many commits behind it. A reader opens in a process of its own; what it
 takes over the opening of a store with a file a node is what the files take. Objects are never read, so none
-is there.
+is there. With `--serve` the process is `tierdex serve --read-only`, and answers some questions first.
 
-Depends on memory and many_files of this folder, and on tierdex.
+Depends on memory and many_files of this folder, on tests.servers, and on tierdex.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ import sys
 import tempfile
 from typing import Any, Final
 
+import httpx2
+
 from benchmarks.many_files import NODES
 from benchmarks.memory import anonymous_bytes, release_unused
+from tests.servers.tierdex_server import running_tierdex
 from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
@@ -97,6 +100,23 @@ def in_a_process(files: int, commits: int) -> dict[str, Any]:
     return found
 
 
+def served(files: int, commits: int) -> int:
+    """Return the memory of a service without state over so many files, after some questions."""
+    with tempfile.TemporaryDirectory() as folder:
+        fill(folder, files, commits)
+        arguments = ("--store", folder, "--read-only")
+        with running_tierdex(None, *arguments, warm_up=False) as server:
+            for path in (
+                "/readyz",
+                "/v1/admin/nodes",
+                "/v1/entries?topic=topic-1&key=k&end=0",
+                "/metrics",
+            ):
+                httpx2.get(server.url + path, timeout=60).raise_for_status()
+            taken: int = server.memory_bytes("RssAnon")
+            return taken
+
+
 def measure(files: int, commits: int) -> dict[str, Any]:
     """Return requests and memory of an opening over so many files."""
     few, many = in_a_process(NODES, 0), in_a_process(files, commits)
@@ -118,10 +138,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--commits", type=int, default=25)
+    parser.add_argument("--serve", action="store_true", help="measure the memory of a service")
     parser.add_argument("--open", help="open what is at this address, and print it")
     arguments = parser.parse_args()
     if arguments.open:
         print(json.dumps(opened(arguments.open)))
+    elif arguments.serve:
+        taken = served(arguments.files, arguments.commits) - served(NODES, 0)
+        print(json.dumps({"KiB a file": round(taken / 1024 / arguments.files, 2)}))
     else:
         print(json.dumps(measure(arguments.files, arguments.commits)))
 
