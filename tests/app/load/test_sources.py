@@ -83,8 +83,19 @@ def test_globs_leave_hidden_names_out_unless_they_say_them(tmp_path, store):
         "**/*.csv": ["a.csv", "a_1.csv"],
         "_a*": ["_a.csv"],
         "_tmp/*": ["_tmp/a.csv"],
+        **({} if store else {"**/[!x][_x]?.csv": ["a_1.csv"]}),
     }.items():
         assert [key for _, key in loaded(f"{root}/{pattern}")[0]] == found
+
+
+def test_folder_with_links_and_pipes_is_read_once(tree):
+    (tree / "loop").symlink_to(tree)
+    (tree / "sub" / "up").symlink_to(tree)
+    (tree / "gone.csv").symlink_to(tree / "nowhere")
+    os.mkfifo(tree / "pipe.csv")
+    for given in (tree, f"{tree}/**/*.csv"):
+        keys = [key for _, key in loaded(given)[0]]
+        assert [key for key in keys if key.endswith("csv")] == ["[x].csv", "a.csv", "sub/b.csv"]
 
 
 def test_url_of_no_store_is_refused_as_a_file():

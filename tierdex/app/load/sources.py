@@ -44,6 +44,7 @@ KINDS: Final[dict[str, Kind]] = {
 STDIN: Final = "-"
 _OBJECT_URLS: Final = ("s3://", "s3a://", "memory://")
 _WILD: Final = re.compile(r"[*?\[]")
+_PARTS: Final = re.compile(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])")  # of a glob
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,9 @@ class Sources:
         path = Path(text).absolute()
         if self._filesystem.exists(path):
             if self._filesystem.is_folder(path):
-                return self._known([self._local(one) for one in self._below(path)], kind, text)
+                return self._known(
+                    [self._local(one) for one in self._below(path, set())], kind, text
+                )
             if not path.is_file():
                 raise InvalidRequestError(
                     f"{path} is no regular file, and cannot be read again: give its rows to the standard "
@@ -148,20 +151,30 @@ class Sources:
         wild = _WILD.search(str(path))
         if wild is None:
             raise NotFoundError(f"there is no file {path}")
-        begin = str(path)[: wild.start()]
-        found = sorted(glob.glob(str(path), recursive=True))
-        paths = [Path(one) for one in found if not _is_hidden_below(one, begin)]
-        files = [self._local(one) for one in paths if not self._filesystem.is_folder(one)]
-        return self._known(files, kind, text)
+        paths = self._matching(str(path), str(path)[: wild.start()])
+        return self._known([self._local(one) for one in paths], kind, text)
 
-    def _below(self, folder: Path) -> Iterator[Path]:
+    def _matching(self, pattern: str, begin: str) -> list[Path]:
+        """Return the files that a glob means; `begin` is all before its first wildcard."""
+        if "**" in pattern:  # not by `glob`, which goes round where links lead back
+            folder, matched = Path(begin.rpartition("/")[0] or "/"), _pattern(pattern, classes=True)
+            below = self._below(folder, set()) if self._filesystem.is_folder(folder) else ()
+            return [path for path in below if matched.fullmatch(str(path))]
+        found = [path for path in sorted(glob.glob(pattern)) if not _is_hidden_below(path, begin)]
+        return [path for path in map(Path, found) if path.is_file()]
+
+    def _below(self, folder: Path, entered: set[Path]) -> Iterator[Path]:
+        """Yield the files below a folder; those of a folder that links lead to twice once."""
+        if (real := folder.resolve()) in entered:
+            return
+        entered.add(real)
         for name in self._filesystem.list_folder(folder):
             path = folder / name
             if _is_hidden(name):
                 continue
             if self._filesystem.is_folder(path):
-                yield from self._below(path)
-            else:
+                yield from self._below(path, entered)
+            elif path.is_file():  # no pipe, no link to nowhere
                 yield path
 
     def _local(self, path: Path) -> _Seen:
@@ -246,9 +259,17 @@ def _is_hidden_below(path: str, begin: str) -> bool:
     return _is_hidden(below.partition("/")[2] if name else below)
 
 
-def _pattern(key: str) -> re.Pattern[str]:
-    """Return what matches the keys that a glob means: `*` within a name, `**/` over folders."""
-    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
-    return re.compile(
-        "".join(parts.get(part) or re.escape(part) for part in re.split(r"(\*\*/|\*\*|\*)", key))
-    )
+def _pattern(text: str, *, classes: bool = False) -> re.Pattern[str]:
+    """Return what matches the paths that a glob means: `*` and `?` within a name, `**/` over folders.
+
+    With `classes` also `[abc]` and `[!abc]`, which keys of objects have as plain text.
+    """
+    parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+    def meant(part: str) -> str:
+        if classes and len(part) > 2 and part[0] == "[" and part[-1] == "]":
+            letters = part[1:-1].replace("\\", r"\\")
+            return f"[^{letters[1:]}]" if letters[0] == "!" else f"[{letters}]"
+        return parts.get(part) or re.escape(part)
+
+    return re.compile("".join(map(meant, _PARTS.split(text))))
