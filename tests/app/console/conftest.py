@@ -112,8 +112,10 @@ def copied_commands(page: Page) -> list[str]:
         """async () => {
           const { asCurl, asCommand, asPython } = await import("/console/copy_menu.js");
           const { readLink } = await import("/console/link.js");
+          const { momentsOf } = await import("/console/time_field.js");
           const { parameters } = readLink(location.hash);
-          return [asCurl(parameters), asCommand(parameters), asPython(parameters)];
+          const query = { ...parameters, ...momentsOf(parameters) };
+          return [asCurl(query), asCommand(query), asPython(query)];
         }"""
     )
     return commands

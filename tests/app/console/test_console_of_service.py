@@ -114,7 +114,13 @@ def test_lookup_is_taken_along_as_curl_command_and_program(page: Page, address: 
         ],
     )
     link = urlencode(
-        {"topic": "UA", "key": key, "begin": NEW_YEAR - 1, "end": "2013-01-02", "max_count": 5}
+        {
+            "topic": "UA",
+            "key": key,
+            "begin": NEW_YEAR - 1,
+            "end": "2013-01-02 00:00",
+            "max_count": 5,
+        }
     )
     page.goto(f"{address}#lookup?{link}")
     expect(page.locator("#entries tbody tr")).to_have_count(1)

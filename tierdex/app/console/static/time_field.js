@@ -97,9 +97,15 @@ export function readRange(fields, fault) {
   return range;
 }
 
-/** Return a link's range with one moment for what counts back from now: that of this call. */
-export function momentsOf(range) {
-  const fixed = (text) => (isBeforeNow(text ?? "") ? parseTime(text) : text);
-  return { begin: fixed(range.begin), end: fixed(range.end) };
+/** Return a link's range in milliseconds, what counts back from now by this call; of what is no time the service says why. */
+export function momentsOf({ begin, end }) {
+  const moment = (text, isEnd) => {
+    try {
+      return parseTime(text ?? "", { isEnd })?.toString();
+    } catch {
+      return text;
+    }
+  };
+  return { begin: moment(begin, false), end: moment(end, true) };
 }
 
