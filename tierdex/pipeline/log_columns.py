@@ -87,8 +87,11 @@ class MessageArrays:
     ) -> None:
         """`constants` has `node` and `file_id`; `topics` are the file's, by index."""
         self.schema = log_schema_of(columns)
-        self._constants = constants
+        self._constants = dict(constants)
         self._topics = pa.array(topics, pa.string())
+        if len(topics) == 1:
+            self._constants["topic"] = topics[0]
+        self._repeats: dict[str, Any] = {}
 
     def batch(
         self, columns: PageColumns, extras: ExtraColumns | None, place: dict[str, np.ndarray]
@@ -102,10 +105,8 @@ class MessageArrays:
     ) -> Any:
         count = len(columns)
         if name in self._constants:
-            return pa.repeat(pa.scalar(self._constants[name]), count)
+            return self._repeated(name, count)
         if name == "topic":
-            if len(self._topics) == 1:
-                return pa.repeat(self._topics[0], count)
             return self._topics.take(pa.array(place["topic"]))
         if name in place:
             return pa.array(place[name])
@@ -129,6 +130,13 @@ class MessageArrays:
         values = _texts(pa.binary(), extras.values.ends, extras.values.data)
         pairs = pa.StructArray.from_arrays([names, values], fields=list(_HEADER))
         return _lists(kind, extras.header_lists, pairs)
+
+    def _repeated(self, name: str, count: int) -> Any:
+        """Return a constant so many times: a part of the longest array of it so far."""
+        longest = self._repeats.get(name)
+        if longest is None or len(longest) < count:
+            longest = self._repeats[name] = pa.repeat(pa.scalar(self._constants[name]), count)
+        return longest[:count]
 
 
 def _texts(kind: Any, ends: np.ndarray, data: np.ndarray, valid: Any = None) -> Any:

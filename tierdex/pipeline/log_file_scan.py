@@ -274,14 +274,16 @@ def _read_pieces(
 def spans_of(file: GroupedFile, pages: np.ndarray) -> Iterator[PageSpan]:
     """Yield ranges that bring ascending `pages`, and the few bytes between near ones."""
     positions = file.directory()["position"].astype(np.int64)
+    begins, ends = positions[pages].tolist(), positions[pages + 1].tolist()
+    numbers = pages.tolist()
     begin = 0
-    while begin < len(pages):
-        first, end = pages[begin], begin + 1
+    while begin < len(numbers):
+        end = begin + 1
         while (
-            end < len(pages)
-            and positions[pages[end]] - positions[pages[end - 1] + 1] <= _NEAR_BYTES
-            and positions[pages[end] + 1] - positions[first] <= _SPAN_BYTES
+            end < len(numbers)
+            and begins[end] - ends[end - 1] <= _NEAR_BYTES
+            and ends[end] - begins[begin] <= _SPAN_BYTES
         ):
             end += 1
-        yield file.span(int(first), int(pages[end - 1] - first) + 1)
+        yield file.span(numbers[begin], numbers[end - 1] - numbers[begin] + 1)
         begin = end

@@ -8,8 +8,8 @@
 
 A reader depends on its options alone and takes no filters of Spark, as that of entries. Damage fails the
 task: what it gives has no gap. Depends on fileparts, log_options,
-scan_report, snapshot, storage_layer, log_file_scan, log_position and remote_log; the last three are for
-tasks.
+scan_report, snapshot, storage_layer, worker_process, log_file_scan, log_position and remote_log; the last
+three are for tasks.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.pipeline.scan_report import ScanReport, new_scan_name, note_plan, note_task
 from tierdex.pipeline.snapshot import ListedFile, take_log_snapshot
+from tierdex.pipeline.worker_process import worker_task
 from tierdex.storage_layer.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class LogReader(DataSourceReader):
         report, counts = ScanReport(), RequestCounts()
         store = self._options.link.open().scoped(counts)
         try:
-            yield from self._read(partition, store, report)
+            with worker_task():
+                yield from self._read(partition, store, report)
         finally:
             report.requests, report.bytes = counts.requests, counts.bytes_read
             note_task(self._folder, self._scan, partition.number, report)

@@ -3,7 +3,8 @@
 For each batch the files are asked newest first, those lookups only that still want entries. An
 entry that several files hold (a broker replayed it) is given once.
 
-Depends on lookup_batch, lookup_file, lookup_matches, scan_report, indexfile and storage_layer.
+Depends on lookup_batch, lookup_file, lookup_matches, scan_report, worker_process, indexfile and
+storage_layer.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tierdex.pipeline.lookup_batch import ORDER, IdTime, lookups_of_batch
 from tierdex.pipeline.lookup_file import READS_AT_ONCE, LookupFile
 from tierdex.pipeline.lookup_matches import LookupMatches
 from tierdex.pipeline.scan_report import ScanReport
+from tierdex.pipeline.worker_process import worker_task
 from tierdex.storage_layer.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class LookupTask:
         """Yield the answers of all batches. Raises CorruptFileError and what the store raises."""
         context = TaskContext.get()
         try:
-            with ThreadPoolExecutor(READS_AT_ONCE) as pool:
+            with worker_task(), ThreadPoolExecutor(READS_AT_ONCE) as pool:
                 for batch in batches:
                     if batch.num_rows:
                         yield self._answer(batch, pool)

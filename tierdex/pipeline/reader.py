@@ -13,7 +13,7 @@ partitions and its pickled form with the relation, and reads every later plan by
 The option `keys` fills a column `key`, `messageIds` a column `message_id`: a row's hash identifies
 the key, since few are asked for.
 
-Depends on predicate, remote_file, arrow_columns, snapshot, scan_report, indexfile and
+Depends on predicate, remote_file, arrow_columns, snapshot, scan_report, worker_process, indexfile and
 storage_layer. Modules that only tasks need are imported in tasks, since Spark plans in a process of
 its own.
 """
@@ -36,6 +36,7 @@ from tierdex.pipeline.arrow_columns import RowColumns
 from tierdex.pipeline.predicate import Predicate
 from tierdex.pipeline.scan_report import ScanReport, new_scan_name, note_plan, note_task
 from tierdex.pipeline.snapshot import ListedFile, take_snapshot
+from tierdex.pipeline.worker_process import worker_task
 from tierdex.storage_layer.metered import RequestCounts
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class TierdexReader(DataSourceReader):
         report, counts = ScanReport(), RequestCounts()
         store = self._options.link.open().scoped(counts)
         try:
-            yield from self._read(partition, store, report)
+            with worker_task():
+                yield from self._read(partition, store, report)
         except FILE_ERRORS as error:
             if not self._options.is_partial:
                 raise

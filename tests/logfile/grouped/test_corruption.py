@@ -10,7 +10,10 @@ from tierdex.fileparts.checksums import part_seed
 from tierdex.fileparts.layout import Part
 from tierdex.logfile import layout
 from tierdex.logfile.check import check_log_file
+from tierdex.logfile.grouped.kernels.page_columns import R_COUNT, R_QUEUE, RUN_WORDS, list_runs
+from tierdex.logfile.grouped.kernels.page_read import P_RUNS
 from tierdex.logfile.grouped.kernels.page_write import finish_page
+from tierdex.logfile.grouped.queue_groups import QueueRows
 from tierdex.logfile.grouped.sources import JournalSource
 from tierdex.logfile.layout import Codec
 
@@ -119,7 +122,9 @@ def test_forged_page_is_refused_or_read_within_its_bounds(data):
             refused += 1
             continue
         first = 0
-        for above, count in opened.runs():
+        runs = np.empty((int(opened.words[P_RUNS]), RUN_WORDS), np.int64)
+        list_runs(opened.words[None], runs)
+        for above, count in runs[:, [R_QUEUE, R_COUNT]].tolist():
             batch = opened.messages(
                 above, 0, max_count=count, max_bytes=1 << 30, first_offset=0, is_first=True
             )
@@ -128,6 +133,34 @@ def test_forged_page_is_refused_or_read_within_its_bounds(data):
         assert first == opened.message_count
         opened.rows()
     assert refused > 1000
+
+
+ODD_DIRECTORY = {
+    "first_queue": "page 3 does not begin where the one before ended",
+    "first_ordinal": "page 3 does not begin where the one before ended",
+    "min_time": "page 3 has other times than the directory says",
+    "max_time": "page 3 has other times than the directory says",
+}
+
+
+@pytest.mark.parametrize("column", ODD_DIRECTORY)
+def test_check_compares_each_page_with_the_directory(data, column, monkeypatch):
+    file = open_bytes(data)
+    directory = file.directory().copy()
+    directory[column][3] += 1
+    monkeypatch.setattr(file, "directory", lambda: directory)
+    assert file.check() == [ODD_DIRECTORY[column]]
+
+
+def test_check_compares_the_runs_with_the_queues(data, monkeypatch):
+    file = open_bytes(data)
+    queues = file.queues()
+    counts = queues.counts.copy()
+    counts[-2:] += [1, -1]  # the sum stays
+    odd = QueueRows(queues.topics, queues.queue_ids, queues.first_offsets, counts)
+    monkeypatch.setattr(file, "queues", lambda: odd)
+    (fault,) = file.check()
+    assert "has other queues" in fault or "does not begin" in fault
 
 
 def test_newer_file_says_so(data, tmp_path):

@@ -1,7 +1,8 @@
 """Every rule of the grouped form, in words: what `check` of a grouped file finds broken.
 
-Reads the whole file once, page by page, and compares it with directory, queues, topics, filter and
-statistics. Depends on fileparts and layout; sees the file through its own methods.
+Reads the whole file once, a megabyte of pages at a time, and compares it with directory, queues, topics,
+filter and statistics. Depends on errors, fileparts, kernels and pages; sees the file through its own
+methods.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.check import part_faults
 from tierdex.fileparts.layout import HEADER_BYTES
+from tierdex.logfile.grouped.kernels import page_columns as k
+from tierdex.logfile.grouped.kernels.page_read import P_COUNT, P_RUNS
+from tierdex.logfile.grouped.pages import Scratch
 
 if TYPE_CHECKING:
-    from tierdex.logfile.grouped.file import GroupedFile
-    from tierdex.logfile.grouped.pages import OpenPage
+    from collections.abc import Iterator
+
+    from tierdex.logfile.grouped.file import GroupedFile, PageSpan
     from tierdex.logfile.grouped.queue_groups import QueueRows
 
 _FAULTS_MAX = 100  # a file that is broken everywhere needs no longer list
+_SPAN_BYTES = 1 << 20
+_OTHER_QUEUES = "has other queues than the file says"
 
 
 def find_damage(file: GroupedFile) -> list[str]:
@@ -74,40 +81,103 @@ def _page_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
         faults.append("the pages do not begin behind the header")
     if int(directory["position"][-1]) != file.sidecar_position:
         faults.append("the pages do not end where the parts begin")
-    topics = np.zeros((len(file.topics), 4), np.int64)
-    topics[:, 2], topics[:, 3] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    queue, ordinal = 0, 0
-    for number in range(file.page_count):
-        try:
-            page = file.page(number)
-        except CorruptFileError as error:
-            return [*faults, error.reason]
-        row = directory[number]
-        _, least, greatest = page.totals(0, page.message_count)
-        if (int(row["first_queue"]), int(row["first_ordinal"])) != (queue, ordinal):
-            return [*faults, f"page {number} does not begin where the one before ended"]
-        if (int(row["min_time"]), int(row["max_time"])) != (least, greatest):
-            faults.append(f"page {number} has other times than the directory says")
-        first, done = queue, 0
-        for above, count in page.runs():
-            if first + above != queue or ordinal + count > int(queues.counts[queue]):
-                return [*faults, f"page {number} has other queues than the file says"]
-            topic = int(queues.topics[queue])
-            _count(topics[topic], page, done, count)
-            done, ordinal = done + count, ordinal + count
-            if ordinal == int(queues.counts[queue]):
-                queue, ordinal = queue + 1, 0
-    if queue != len(queues):
+    walk, scratch = _Walk(file, queues), Scratch()
+    try:
+        for span in _spans(file):
+            pages = file.open_fetched(span, file.read_span(span), scratch=scratch)
+            damaged = (pages.words[:, P_COUNT] == 0).nonzero()[0]
+            sound = pages.words[: damaged[0]] if len(damaged) else pages.words
+            found, is_end = walk.faults_of(sound, span.first_page)
+            faults += found
+            if is_end:
+                return faults
+            if len(damaged):
+                number = span.first_page + int(damaged[0])
+                file.page(number)  # it says what is wrong
+                return [*faults, f"page {number} was damaged when it was first read"]
+    except CorruptFileError as error:
+        return [*faults, error.reason]
+    if walk.message_count != int(queues.counts.sum()):
         faults.append("the pages end before the last queue")
-    return faults + _total_faults(file, topics)
+    return faults + _total_faults(file, walk.topics)
 
 
-def _count(row: np.ndarray, page: OpenPage, first: int, count: int) -> None:
-    """Count a run's messages for its topic."""
-    bodies, least, greatest = page.totals(first, count)
-    row[0] += count
-    row[1] += bodies
-    row[2], row[3] = min(int(row[2]), least), max(int(row[3]), greatest)
+def _spans(file: GroupedFile) -> Iterator[PageSpan]:
+    """Yield ranges of neighbouring pages, about a megabyte each. Raises CorruptFileError."""
+    positions = file.directory()["position"].astype(np.int64).tolist()
+    first = 0
+    while first < file.page_count:
+        end = first + 1
+        while end < file.page_count and 0 < positions[end + 1] - positions[first] <= _SPAN_BYTES:
+            end += 1
+        yield file.span(first, end - first)
+        first = end
+
+
+class _Walk:
+    """Pages in order, compared with directory and queues; `topics` counts what was met. One thread."""
+
+    def __init__(self, file: GroupedFile, queues: QueueRows) -> None:
+        """`queues` are sorted, and each has messages."""
+        self._directory = file.directory()
+        self._queues = queues
+        self._starts = np.cumsum(queues.counts) - queues.counts
+        self.message_count = 0  # met so far
+        self.topics = np.zeros((len(file.topics), 4), np.int64)
+        self.topics[:, 2], self.topics[:, 3] = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+    def faults_of(self, pages: np.ndarray, first_page: int) -> tuple[list[str], bool]:
+        """Return (the faults of open pages, whether what follows them cannot be compared)."""
+        if not len(pages):
+            return [], False
+        runs = np.empty((int(pages[:, P_RUNS].sum()), k.RUN_WORDS), np.int64)
+        k.list_runs(pages, runs)
+        rows = self._directory[first_page : first_page + len(pages)]
+        queue, ordinal = self._places(pages[:, P_COUNT])
+        is_odd = (rows["first_queue"] != queue) | (rows["first_ordinal"] != ordinal)
+        odd_begin = _first(is_odd)
+        run_queue, run_ordinal = self._places(runs[:, k.R_COUNT])
+        counts = np.append(self._queues.counts, 0)  # none behind the last queue
+        is_odd = queue[runs[:, k.R_PAGE]] + runs[:, k.R_QUEUE] != run_queue
+        is_odd |= run_ordinal + runs[:, k.R_COUNT] > counts[run_queue]
+        odd_run = _first(is_odd)
+        odd_queues = int(runs[odd_run, k.R_PAGE]) if odd_run < len(runs) else len(pages)
+        begins = np.searchsorted(runs[:, k.R_PAGE], np.arange(len(pages)))
+        is_late = rows["min_time"] != np.minimum.reduceat(runs[:, k.R_LEAST], begins)
+        is_late |= rows["max_time"] != np.maximum.reduceat(runs[:, k.R_GREATEST], begins)
+        faults = [
+            f"page {first_page + page} has other times than the directory says"
+            for page in is_late.nonzero()[0].tolist()
+            if page < odd_begin and page <= odd_queues
+        ]
+        if min(odd_begin, odd_queues) < len(pages):
+            begins_odd = odd_begin <= odd_queues
+            why = "does not begin where the one before ended" if begins_odd else _OTHER_QUEUES
+            return [*faults, f"page {first_page + min(odd_begin, odd_queues)} {why}"], True
+        self._count(runs, run_queue)
+        return faults, False
+
+    def _places(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (queue, ordinal in it) at which so many messages begin, one group behind the other."""
+        begins = self.message_count + np.cumsum(counts) - counts
+        queue = np.searchsorted(self._starts, begins, side="right") - 1
+        is_behind = begins >= int(self._queues.counts.sum())
+        queue[is_behind] = len(self._queues)
+        return queue, np.where(is_behind, 0, begins - np.append(self._starts, 0)[queue])
+
+    def _count(self, runs: np.ndarray, queues: np.ndarray) -> None:
+        """Count messages, bodies and times of the runs for their topics."""
+        topic, topics = self._queues.topics[queues], self.topics
+        np.add.at(topics[:, 0], topic, runs[:, k.R_COUNT])
+        np.add.at(topics[:, 1], topic, runs[:, k.R_BODIES])
+        np.minimum.at(topics[:, 2], topic, runs[:, k.R_LEAST])
+        np.maximum.at(topics[:, 3], topic, runs[:, k.R_GREATEST])
+        self.message_count += int(runs[:, k.R_COUNT].sum())
+
+
+def _first(flags: np.ndarray) -> int:
+    """Return where the first true one is; their count without any."""
+    return int(flags.argmax()) if flags.any() else len(flags)
 
 
 def _total_faults(file: GroupedFile, topics: np.ndarray) -> list[str]:

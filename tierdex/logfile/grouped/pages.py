@@ -92,16 +92,6 @@ class OpenPage:
         k.expand_page(self.words, address(memory), address(addresses))
         return addresses, memory
 
-    def runs(self) -> list[tuple[int, int]]:
-        """Return (queue above the page's first, messages) of each run."""
-        found = [k.run_of(self.words, run) for run in range(int(self.words[k.P_RUNS]))]
-        return [(int(queue), int(count)) for queue, count in found]
-
-    def totals(self, first: int, count: int) -> tuple[int, int, int]:
-        """Return (bytes of bodies, least time, greatest time) of `count` messages from `first` on."""
-        bodies, least, greatest = (int(v) for v in k.totals(self.words, first, count))
-        return bodies, least, greatest
-
 
 class Scratch:
     """Memory that pages are unpacked into, and then others in their place. For one thread."""

@@ -2,6 +2,7 @@
 
     measure_pages  messages, and bytes of bodies and extras
     copy_pages     queue, time, body and extra of each message
+    list_runs      queue, messages, bytes of bodies and times of each run
 
 The pages are opened by `page_read`, which has checked that no read of their messages leaves the payload.
 Depends on page_read, compile and intrinsics.
@@ -9,7 +10,7 @@ Depends on page_read, compile and intrinsics.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,7 +26,13 @@ from tierdex.logfile.grouped.kernels.page_read import (
     extra_size,
     message_time,
     run_at,
+    totals,
 )
+
+# A run of messages of one queue: its page, its queue less the page's first, messages, bytes of their bodies,
+# least and greatest time.
+R_PAGE, R_QUEUE, R_COUNT, R_BODIES, R_LEAST, R_GREATEST = range(6)
+RUN_WORDS: Final = 6
 
 
 @kernel
@@ -64,3 +71,18 @@ def copy_pages(
             body_ends[begin + i + 1], extra_ends[begin + i + 1] = body_end, extra_end
         copy_bytes(bodies + first_body, p[P_BODY_BYTES], body_end - first_body)
         copy_bytes(extras + first_extra, p[P_EXTRA_BYTES], extra_end - first_extra)
+
+
+@kernel
+def list_runs(pages: Any, runs: Any) -> None:
+    """Write a row (R_*) for each run of the open pages, in order."""
+    row = 0
+    for page in range(pages.shape[0]):
+        p, first = pages[page], np.int64(0)
+        for run in range(p[P_RUNS]):
+            queue, count = run_at(p, run)
+            bodies, least, greatest = totals(p, first, count)
+            runs[row, R_PAGE], runs[row, R_QUEUE], runs[row, R_COUNT] = page, queue, count
+            runs[row, R_BODIES], runs[row, R_LEAST], runs[row, R_GREATEST] = bodies, least, greatest
+            first += count
+            row += 1

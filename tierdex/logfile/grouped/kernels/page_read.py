@@ -243,14 +243,9 @@ def message_flags(p: Any, i: int) -> Any:
     return np.int64(packed_value(p[P_FLAGS], i, p[P_FLAG_WIDTH]))
 
 
-@kernel
-def run_of(p: Any, run: int) -> Any:
-    """Return (queue less the page's first, messages) of a run."""
-    return run_at(p, run)
-
-
 @primitive
 def run_at(p: Any, run: int) -> Any:
+    """Return (queue less the page's first, messages) of a run."""
     queue = np.int64(packed_value(p[P_QUEUES], run, p[P_QUEUE_WIDTH]))
     return queue, np.int64(packed_value(p[P_COUNTS], run, p[P_COUNT_WIDTH])) + 1
 
