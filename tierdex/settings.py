@@ -49,7 +49,9 @@ IdForm = Annotated[str, Field(pattern=r"^(off|uuidv7|ulid|snowflake:(0|[1-9][0-9
 class EnvironmentSettings(BaseSettings):
     """Settings of which each comes from the call, else from its variable. Unknown names are refused."""
 
-    model_config = SettingsConfigDict(env_prefix="TIERDEX_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TIERDEX_", extra="forbid", frozen=True, allow_inf_nan=False
+    )
 
     @classmethod
     def settings_customise_sources(
@@ -162,7 +164,7 @@ class Settings(EnvironmentSettings):
         "size), or a `sequence` of numbers as in Kafka (it ends at offset + 1). Watermarks count by it: set "
         "it before the first put of a topic",
     )
-    topic_retention: dict[str, float] = Field(
+    topic_retention: dict[str, Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict, description="seconds for single topics, above or below `retention`"
     )
     grace_time: float = Field(

@@ -5,8 +5,9 @@ Every refusal is an InvalidRequestError that names the field as the caller wrote
 
 from __future__ import annotations
 
+from math import inf
 from operator import index
-from typing import Any, Final, Literal, SupportsIndex, get_args
+from typing import Any, Final, Literal, SupportsFloat, SupportsIndex, get_args
 
 from tierdex.errors import InvalidRequestError
 
@@ -77,6 +78,16 @@ def check_integer(
         number = index(value)  # numpy's integers too
     if not lowest <= number <= highest:
         raise out_of_range(number, lowest, highest, field)
+    return number
+
+
+def check_seconds(value: object, field: str, highest: float = inf) -> float:
+    """Return seconds in [0, highest]; texts, bools and what is no number are refused."""
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
+        raise InvalidRequestError("must be a number of seconds", field=field)
+    number = float(value)  # numpy's numbers too
+    if not 0.0 <= number <= highest:  # nor NaN
+        raise InvalidRequestError(f"must be 0 to {highest:.15g} seconds", field=field)
     return number
 
 

@@ -156,10 +156,26 @@ def test_reading_above_the_end_is_empty_and_below_zero_refused(log):
         {"max_count": 0},
         {"max_bytes": 0},
         {"wait": -1.0},
+        {"wait": float("nan")},
+        {"wait": "1"},
         {"visible": "x"},
     ):
         with pytest.raises(InvalidRequestError, match=next(iter(wrong))):
             log.read(**({"topic": "a", "queue_id": 0, "offset": 0} | wrong))
+
+
+def test_what_is_no_argument_of_many_reads_a_reader_or_an_operators_verb_is_refused(log):
+    log.append(**GOOD)
+    for places in (None, 5, [5], [("a",)], [("a", 0)], [("a", 0, 0), ("a", 0, 0, 0)], "abc"):
+        with pytest.raises(InvalidRequestError, match="places"):
+            list(log.read_many(places))
+    with pytest.raises(InvalidRequestError, match="generation"):
+        log.reader("a", 0, 1, generation="x")
+    for timeout in ("1", float("nan"), -1.0, True):
+        with pytest.raises(InvalidRequestError, match="timeout"):
+            log.hand_over(timeout=timeout)
+    with pytest.raises(InvalidRequestError, match="forgetting"):
+        log.resume_forgetting(5)
 
 
 def test_offset_below_the_begin_is_answered_from_the_begin_and_says_so(disk):

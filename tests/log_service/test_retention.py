@@ -7,7 +7,7 @@ import pytest
 from tests.log_service.keyed_world import TINY_INDEX, KeyedWorld
 from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.log_service.test_crash import Story
-from tierdex.errors import CorruptFileError
+from tierdex.errors import CorruptFileError, InvalidRequestError
 from tierdex.testing.simulated_disk import SimulatedCrash
 
 DAY = 86_400.0
@@ -33,6 +33,13 @@ def bodies(log, topic, queue_id, offset=0) -> list[bytes]:
     answer = log.read(topic, queue_id, offset)
     assert answer.complete, answer.missing
     return [message.body for message in answer.messages]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, float("inf"), float("nan")])
+def test_retention_that_is_none_is_refused_also_of_one_topic(seconds):
+    for given in ({"retention": seconds}, {"topic_retention": {"a": seconds}}):
+        with pytest.raises(InvalidRequestError, match="retention"):
+            open_log(Story().disk, **given)
 
 
 def test_message_is_found_by_its_key_while_the_log_has_it_although_its_index_file_is_older():

@@ -14,13 +14,16 @@ from tierdex.log_service.mending import note_ends
 from tierdex.log_service.queue_table import QueueTable, queues_of_ends
 from tierdex.log_service.read_policy import policy_of
 from tierdex.log_service.reads import ReadLimits, place_of
-from tierdex.value_rules import INT32_MAX, check_integer, check_topic
+from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tierdex.lifecycle.file_table import FileList
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.gone_messages import GoneMessages
     from tierdex.log_service.log_components import LogComponents
+    from tierdex.log_service.many_reads import Place
     from tierdex.log_service.reads import QueuePosition
 
 WAIT_MOST_S: Final = 86_400.0
@@ -70,6 +73,16 @@ class CheckedReads:
             policy_of(self._policy if policy is None else policy, "policy"),
         )
 
+    @staticmethod
+    def check_places(places: Iterable[Place]) -> list[Place]:
+        """Return the places of many reads; what each one is made of is looked at where it is read."""
+        try:
+            return list(places)
+        except TypeError:
+            raise InvalidRequestError(
+                "must be (topic, queue_id, offset) each", field="places"
+            ) from None
+
     def limits_of_one(self, visible: str, policy: str | None) -> ReadLimits:
         """Return the limits of a read of one message, however large. Raises InvalidRequestError."""
         return self.check_limits(1, _BYTES_MOST, visible, policy=policy)
@@ -105,9 +118,7 @@ class CheckedReads:
 
         Raises InvalidRequestError.
         """
-        if not 0.0 <= wait <= WAIT_MOST_S:
-            raise InvalidRequestError("must be 0 to 86400 seconds", field="wait")
-        deadline = self._clock.monotonic() + wait
+        deadline = self._clock.monotonic() + check_seconds(wait, "wait", WAIT_MOST_S)
         writing = self._components.writing
         while True:
             bell = None if writing is None else writing.committer.arrival(limits.level)

@@ -25,7 +25,7 @@ from tierdex.log_service.levels import LEVELS, Level
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.queue_reader import DEFAULT_GROUP, QueueReader
 from tierdex.times import Time, optional_ms, to_ms
-from tierdex.value_rules import INT32_MAX, check_integer, check_topic, one_or_many
+from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_topic, one_or_many
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -315,7 +315,8 @@ class MessageLog(OperatedLog):
         components = self._components
         if components.refusal is None and components.follower is None and not components.missing:
             level = LEVELS.get(visible) if policy is None else None
-            if level is not None and level is not Level.REMOTE and 0.0 <= wait <= WAIT_MOST_S:
+            is_wait = type(wait) in (float, int) and 0.0 <= wait <= WAIT_MOST_S
+            if is_wait and level is not None and level is not Level.REMOTE:
                 answer = components.tail_reads.read(
                     topic, queue_id, offset, max_count, max_bytes, level
                 )
@@ -347,7 +348,7 @@ class MessageLog(OperatedLog):
         """
         limits = self._reads.check_limits(max_count, max_bytes, visible, policy=policy)
         self._reads.refresh_when_due()
-        listed = list(places)
+        listed = self._reads.check_places(places)
         return self._components.reads.read_places(listed, limits) if listed else []
 
     def reader(
@@ -371,6 +372,9 @@ class MessageLog(OperatedLog):
         `group` one may take over where the other ended. Raises InvalidRequestError.
         """
         self._reads.check(topic, queue_id, offset, max_count, max_bytes, visible, group, policy)
+        check_seconds(wait, "wait", WAIT_MOST_S)
+        if generation is not None:
+            check_integer(generation, "generation", 0)
 
         def read(at: int, count: int | None) -> ReadAnswer:
             return self.read(

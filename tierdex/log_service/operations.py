@@ -2,8 +2,8 @@
 
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
-Depends on compactor, disk_errors, errors, index_service, lifecycle, logfile, times and the other
-modules of this folder.
+Depends on compactor, disk_errors, errors, index_service, lifecycle, logfile, times, value_rules and the
+other modules of this folder.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from tierdex.index_service.health import CLOSED, NotReady
 from tierdex.index_service.receipt import RewrittenFile
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
+from tierdex.log_service.forget_receipt import ForgetReceipt
 from tierdex.log_service.handing_over import hand_over
 from tierdex.log_service.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
 from tierdex.times import to_ms
+from tierdex.value_rules import check_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
-    from tierdex.log_service.forget_receipt import ForgetReceipt
     from tierdex.log_service.log_components import LogComponents, LogWriting
     from tierdex.times import Time
 
@@ -209,7 +210,7 @@ class OperatedLog:
         the store raises: then the log goes on here. After an error of the last commit appends stay refused,
         since it may have taken effect: call it again, or open the log again.
         """
-        hand_over(self._components, self._writing(), timeout)
+        hand_over(self._components, self._writing(), check_seconds(timeout, "timeout"))
 
     def unpublished_count(self) -> int:
         """Return how many messages lie in this folder and are not known to be in the store."""
@@ -256,7 +257,9 @@ class OperatedLog:
 
         Raises NotFoundError for a name of which no file holds anything any more.
         """
-        name = forgetting if isinstance(forgetting, str) else forgetting.forgetting
+        name = forgetting.forgetting if isinstance(forgetting, ForgetReceipt) else forgetting
+        if not isinstance(name, str):
+            raise InvalidRequestError("must be a name or a receipt", field="forgetting")
         return self._write_anew(self._writing().forgetting.resume(name))
 
     @with_disk_errors

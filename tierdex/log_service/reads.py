@@ -18,7 +18,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierdex.errors import CorruptFileError, UnavailableError
+from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.gone_messages import Part
 from tierdex.log_service.levels import Level
@@ -74,6 +74,17 @@ def place_of(topic: object, queue_id: object, offset: object) -> QueuePosition:
         check_integer(queue_id, "queue_id", 0, INT32_MAX),
         check_integer(offset, "offset", 0, INT64_MAX),
     )
+
+
+def _listed_place(place: Place, index: int) -> QueuePosition:
+    """Return one of many places. Raises InvalidRequestError."""
+    try:
+        topic, queue_id, offset = place
+    except (TypeError, ValueError):
+        raise InvalidRequestError(
+            "must be (topic, queue_id, offset)", field=f"places[{index}]"
+        ) from None
+    return place_of(topic, queue_id, offset)
 
 
 class ReadLimits(NamedTuple):
@@ -143,7 +154,7 @@ class LogReads:
                     answers.take(found, reading.explain)
                     left = found.others
             for index in left:
-                others[index] = self._answer(files, place_of(*places[index]), limits)
+                others[index] = self._answer(files, _listed_place(places[index], index), limits)
         return answers
 
     def let_go(self) -> None:
