@@ -53,9 +53,9 @@ class RocksDb:
         options.create_if_missing(True)
         options.increase_parallelism(2)
         options.set_write_buffer_size(128 << 20)
-        self._store = Rdict(str(folder / "rocksdb"), options)
-        quick = WriteOptions()
-        quick.disable_wal = True  # type: ignore[method-assign, assignment, unused-ignore]
+        self._store: Any = Rdict(str(folder / "rocksdb"), options)
+        quick: Any = WriteOptions()
+        quick.disable_wal = True
         self._store.set_write_options(quick)
 
     def put_many(self, block: Block) -> None:
@@ -72,13 +72,15 @@ class RocksDb:
             self._store.write(batch)
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        return self._store[keys]  # type: ignore[index, return-value, unused-ignore]
+        values: list[bytes | None] = self._store[keys]
+        return values
 
     def put(self, key: bytes, value: bytes) -> None:
         self._store.put(key, value)
 
     def get(self, key: bytes) -> bytes | None:
-        return self._store.get(key)  # type: ignore[no-any-return, unused-ignore]
+        value: bytes | None = self._store.get(key)
+        return value
 
     def close(self) -> None:
         self._store.close()
