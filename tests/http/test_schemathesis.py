@@ -25,7 +25,7 @@ from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
 from tierdex.log_service.message_log import MessageLog
 
-EXAMPLES = 30  # a route; `make torture` has more (tests/torture/http.py)
+EXAMPLES = 60
 
 
 class Service:

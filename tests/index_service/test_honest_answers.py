@@ -501,6 +501,7 @@ def test_an_answer_older_than_wanted_is_incomplete_and_names_the_nodes(
     look(node)
     reader = make_reader()
     assert ask(reader, fresh_within=200).complete
+    assert ask(reader, fresh_within=1e308).complete  # milliseconds of it are more than a float has
     answer = ask(reader, fresh_within=50)
     assert not answer.complete
     assert [name for name, _ in answer.missing] == ["node:a"]

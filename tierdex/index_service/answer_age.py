@@ -111,8 +111,9 @@ class AnswerAge:
         return () if limit is None else tuple(ages.older_than(self._oldest(limit), answered))
 
     def _oldest(self, limit_s: float) -> int:
-        """Return the time (ms) that was so many seconds ago."""
-        return self._read_view.now_ms() - round(limit_s * 1000)
+        """Return the time (ms) that was so many seconds ago, at the earliest the epoch."""
+        now_ms = self._read_view.now_ms()
+        return now_ms - round(min(limit_s * 1000, now_ms))
 
     def _older_or_fail(
         self, limit: float | None, ages: NodeAges, answered: Set[str], *, fail: bool
