@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
-import boto3
 import numpy as np
 
+from benchmarks.bucket import running_bucket
 from tierdex import MessageLog
-from tools.radosgw import running_radosgw
 
 if TYPE_CHECKING:
     from tierdex.setting_keywords import SettingKeywords
@@ -91,18 +88,10 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=200)
     given = parser.parse_args()
     logging.disable()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret"}
-    with running_radosgw("bench", "bench-secret") as port, tempfile.TemporaryDirectory() as folder:
-        if port is None:
-            raise SystemExit("radosgw cannot be installed here")
-        endpoint = f"http://127.0.0.1:{port}"
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(
-            Bucket="bench"
-        )
-        url = f"s3://bench/tier?endpoint_url={quote(endpoint, safe='')}"
+    with running_bucket() as url_of, tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "data")
         with MessageLog.open(
-            data, store=url, journal_bytes=(given.mib + 64) * MIB, **_SETTINGS
+            data, store=url_of("tier"), journal_bytes=(given.mib + 64) * MIB, **_SETTINGS
         ) as log:
             each = fill(log, given.mib * MIB)
             for queue_id in range(2):

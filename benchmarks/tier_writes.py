@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
-from urllib.parse import quote
 
-import boto3
 import numpy as np
 import pyarrow as pa
 from botocore.httpsession import URLLib3Session
 
+from benchmarks.bucket import running_bucket
 from tierdex import MessageLog
-from tools.radosgw import running_radosgw
 
 if TYPE_CHECKING:
     from tierdex.setting_keywords import SettingKeywords
@@ -67,21 +64,13 @@ def main() -> None:
     parser.add_argument("--body", type=int, default=200)
     given = parser.parse_args()
     logging.disable()
-    os.environ |= {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret"}
     size, sent = round(given.gib * 1024) * MIB, Counter[str]()
     count_requests(sent)
-    with running_radosgw("bench", "bench-secret") as port, tempfile.TemporaryDirectory() as folder:
-        if port is None:
-            raise SystemExit("radosgw cannot be installed here")
-        endpoint = f"http://127.0.0.1:{port}"
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(
-            Bucket="bench"
-        )
+    with running_bucket() as url_of, tempfile.TemporaryDirectory() as folder:
         for queues in _QUEUES:
-            url = f"s3://bench/{queues}?endpoint_url={quote(endpoint, safe='')}"
             data = Path(folder, str(queues))
             with MessageLog.open(
-                data, store=url, journal_bytes=2 * size + 256 * MIB, **_SETTINGS
+                data, store=url_of(str(queues)), journal_bytes=2 * size + 256 * MIB, **_SETTINGS
             ) as log:
                 messages = fill(log, queues, size, given.body)
                 log.flush("disk")

@@ -305,6 +305,8 @@ def test_who_reads_some_nodes_only_cannot_ask(two):
         name = a.forget(ONE).forgetting
         with pytest.raises(InvalidRequestError, match="read_nodes"):
             reader.resume_forgetting(name)
+        with pytest.raises(InvalidRequestError, match="a name or a receipt"):
+            reader.resume_forgetting(5)
 
 
 def test_what_is_put_after_a_restart_shows_even_the_same_location(tmp_path):

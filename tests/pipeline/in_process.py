@@ -10,7 +10,7 @@ from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import key_hashes
 from tierdex.pipeline.data_source import TierdexDataSource
 from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.lookup_batch import ORDER
+from tierdex.pipeline.lookup_batch import ORDER, IdTime
 from tierdex.pipeline.lookup_job import ENTRY_COLUMNS, _heads, borders
 from tierdex.pipeline.lookup_task import LookupJob, LookupTask
 from tierdex.pipeline.snapshot import take_snapshot
@@ -73,7 +73,16 @@ def run_lookup(url, keys, *, tasks, batch_rows, max_count=None):
     found = {}
     for low, high in zip([0, *cuts], [*cuts, len(keys)], strict=True):
         job = LookupJob(
-            link, tuple(heads), ENTRY_COLUMNS, "scan", Notes(), False, max_count, False, False
+            link,
+            tuple(heads),
+            ENTRY_COLUMNS,
+            "scan",
+            Notes(),
+            by_id=False,
+            max_count=max_count,
+            is_left=False,
+            is_partial=False,
+            id_time=IdTime("off", 0.0),
         )
         batches = asked.slice(low, high - low).combine_chunks().to_batches(batch_rows)
         for answer in LookupTask(job).answer_all(batches):

@@ -3,7 +3,7 @@
 Pure: a function returns the call, or yields the calls of which each waits for the answer before it
 (`Steps`). remote.py makes methods of them.
 
-Depends on answers, arrow, call, histogram, errors and value_rules.
+Depends on answers, arrow, call, errors, value_rules, and histogram and receipt of index_service.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tierdex.client.arrow import arrow_body, entry_columns, read_table
 from tierdex.client.call import ARROW_STREAM, Call, json_body, query_string
 from tierdex.errors import NotFoundError
 from tierdex.index_service.histogram import DEFAULT_BUCKETS
+from tierdex.index_service.receipt import name_of_request
 from tierdex.value_rules import one_or_many
 
 if TYPE_CHECKING:
@@ -310,8 +311,7 @@ def resume_forgetting(forgetting: str | Receipt, *, wait: float = 0.0) -> Steps[
 
 
 def _resume(forgetting: str | Receipt, wait: float) -> Call[Receipt]:
-    name = forgetting if isinstance(forgetting, str) else forgetting.forgetting
-    body = json_body({"forgetting": name, "wait": wait})
+    body = json_body({"forgetting": name_of_request(forgetting), "wait": wait})
     return Call("POST", "/v1/admin/forget:resume", answers.read_receipt, body=body, is_read=False)
 
 

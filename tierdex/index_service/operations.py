@@ -2,7 +2,7 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on answer_age, disk_errors, health, known_topics, peers, query_guard, storage_layer and times.
+Depends on answer_age, disk_errors, health, known_topics, peers, query_guard, receipt, storage_layer and times.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tierdex.index_service.answer_age import AnswerAge
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.query_guard import QueryGuard, refuse_closed
+from tierdex.index_service.receipt import Receipt, name_of_request
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
 from tierdex.times import to_ms
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.receipt import Receipt
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.times import Time
 
@@ -253,9 +253,9 @@ class OperatedIndex:
         """
         self._refuse_closed()
         forgetter = self._components.forgetter
-        if isinstance(forgetting, str):
-            return self._see_through(forgetter.resume(forgetting), wait)
-        return self._see_through(forgetter.go_on(forgetting), wait)
+        if isinstance(forgetting, Receipt):
+            return self._see_through(forgetter.go_on(forgetting), wait)
+        return self._see_through(forgetter.resume(name_of_request(forgetting)), wait)
 
     @with_disk_errors
     def forgettings(self) -> list[str]:

@@ -1,6 +1,6 @@
 """The receipt of a request to forget: plain values, and their digest.
 
-Depends on answer.
+Depends on answer and errors.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Entry, Missing
@@ -90,3 +92,11 @@ class Receipt:
             "lingering": [each._asdict() for each in self.lingering],
             "manifest": self.manifest,
         }
+
+
+def name_of_request(forgetting: object) -> str:
+    """Return the name of a request that is given by name or receipt. Raises InvalidRequestError."""
+    name = forgetting.forgetting if isinstance(forgetting, Receipt) else forgetting
+    if not isinstance(name, str):
+        raise InvalidRequestError("must be a name or a receipt", field="forgetting")
+    return name

@@ -21,10 +21,9 @@ from tierdex.errors import (
     TierdexError,
 )
 from tierdex.index_service.health import CLOSED, NotReady
-from tierdex.index_service.receipt import RewrittenFile
+from tierdex.index_service.receipt import RewrittenFile, name_of_request
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
-from tierdex.log_service.forget_receipt import ForgetReceipt
 from tierdex.log_service.handing_over import hand_over
 from tierdex.log_service.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
+    from tierdex.log_service.forget_receipt import ForgetReceipt
     from tierdex.log_service.log_components import LogComponents, LogWriting
     from tierdex.times import Time
 
@@ -257,9 +257,7 @@ class OperatedLog:
 
         Raises NotFoundError for a name of which no file holds anything any more.
         """
-        name = forgetting.forgetting if isinstance(forgetting, ForgetReceipt) else forgetting
-        if not isinstance(name, str):
-            raise InvalidRequestError("must be a name or a receipt", field="forgetting")
+        name = name_of_request(forgetting)
         return self._write_anew(self._writing().forgetting.resume(name))
 
     @with_disk_errors
