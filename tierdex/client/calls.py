@@ -3,7 +3,7 @@
 Pure: a function returns the call, or yields the calls of which each waits for the answer before it
 (`Steps`). remote.py makes methods of them.
 
-Depends on answers, arrow, call, errors, value_rules, and histogram and receipt of index_service.
+Depends on answers, arrow, call, errors, histogram, receipt and value_rules.
 """
 
 from __future__ import annotations

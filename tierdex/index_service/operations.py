@@ -2,7 +2,8 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on answer_age, disk_errors, health, known_topics, peers, query_guard, receipt, storage_layer and times.
+Depends on answer_age, disk_errors, errors, health, known_topics, peers, query_guard, receipt, storage_layer
+and times.
 """
 
 from __future__ import annotations
