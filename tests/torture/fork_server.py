@@ -124,7 +124,9 @@ class Child:
         return False
 
     def is_stopped(self):
-        """Say, without waiting, whether it is stopped now."""
+        """Say, without waiting, whether it is stopped now; one whose end was seen is not."""
+        if self.pid is None:
+            return False
         state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2]
         return state.startswith("T")
 
