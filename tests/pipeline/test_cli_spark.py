@@ -14,6 +14,8 @@ from tierdex import Index
 from tierdex.app.cli import spark_session
 from tierdex.app.cli.commands import make_cli
 from tierdex.pipeline import last_scan
+from tierdex.pipeline.snapshot import take_snapshot
+from tierdex.storage_layer.open import open_store
 
 
 def test_build_lookup_merge_and_verify(spark, run_cli, store_url, tmp_path):
@@ -55,6 +57,7 @@ def test_a_lookup_says_until_when_it_knows_all_and_fails_when_that_is_too_old(
         scanned = read(spark, store_url, freshWithin="0.001", onError="partial")
         assert scanned.count() == 0
         assert "node:broker" in {note.partition(": ")[0] for note in last_scan().missing}
+        assert take_snapshot(open_store(store_url)).too_old(1e308, is_partial=False) == []
 
 
 def test_index_and_the_pointer_that_query_shows(run_cli, store_url, tmp_path):

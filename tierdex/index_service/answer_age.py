@@ -42,6 +42,11 @@ def check_age_limit(fresh_within: object) -> float:
     return float(fresh_within)
 
 
+def oldest_ms(now_ms: int, limit_s: float) -> int:
+    """Return the time (ms) that was so many seconds ago, at the earliest the epoch."""
+    return now_ms - round(min(limit_s * 1000, now_ms))
+
+
 class AnswerAge:
     """Tells how old answers are. Safe to share between threads."""
 
@@ -111,9 +116,7 @@ class AnswerAge:
         return () if limit is None else tuple(ages.older_than(self._oldest(limit), answered))
 
     def _oldest(self, limit_s: float) -> int:
-        """Return the time (ms) that was so many seconds ago, at the earliest the epoch."""
-        now_ms = self._read_view.now_ms()
-        return now_ms - round(min(limit_s * 1000, now_ms))
+        return oldest_ms(self._read_view.now_ms(), limit_s)
 
     def _older_or_fail(
         self, limit: float | None, ages: NodeAges, answered: Set[str], *, fail: bool

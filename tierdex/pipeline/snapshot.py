@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from tierdex.clock import SystemClock
 from tierdex.errors import IncompleteAnswerError
 from tierdex.ids import SystemIds
-from tierdex.index_service.answer_age import check_age_limit
+from tierdex.index_service.answer_age import check_age_limit, oldest_ms
 from tierdex.index_service.view.node_ages import NodeAges
 from tierdex.lifecycle.forgotten import (
     FORGOTTEN_NODE,
@@ -132,7 +132,7 @@ class Snapshot:
         limit = load_settings().fresh_within if fresh_within is None else fresh_within
         if limit is None:
             return []
-        older = self.ages.older_than(self.ages.taken_ms - round(check_age_limit(limit) * 1000))
+        older = self.ages.older_than(oldest_ms(self.ages.taken_ms, check_age_limit(limit)))
         if older and not is_partial:
             raise IncompleteAnswerError.too_old(older)
         return [f"{node}: {reason}" for node, reason in older]
