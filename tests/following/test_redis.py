@@ -93,3 +93,19 @@ def test_once_ends_at_a_stream_whose_last_entries_were_deleted(index, stream):
     assert run_once(index, address).messages == 1
     client.xadd(name, {"id": "c"}, id="2-2")
     assert run_once(index, address).messages == 1
+
+
+def test_fields_of_one_name_are_all_in_the_message(index, stream):
+    address, client, name = stream
+    client.execute_command("XADD", name, "1-0", "id", "first", "id", "second", "n", "1")
+    run_once(index, address, keys=["header:id"])
+    assert offsets(index, "second", name) == [(0, 1 << 21)]
+    source = open_source(address)
+    record = source.fetch(0, 1 << 21)
+    assert record.value == b'{"id":"first","id":"second","n":"1"}'
+    assert [value for _, value in record.headers] == [b"first", b"second", b"1"]
+    source.close()
+    source = open_source(address, {"value": "id"})
+    record = source.fetch(0, 1 << 21)
+    assert (record.value, list(record.headers)) == (b"first", [("id", b"second"), ("n", b"1")])
+    source.close()

@@ -136,3 +136,35 @@ def test_compressed_body_is_masked_in_its_bytes_too():
 def test_masked_value_is_hidden_whole():
     message = shown(b"\x00secret", mask=["value"])
     assert (message.body, message.text, message.masked) == (b"***", "***", ("value",))
+
+
+def test_byte_order_mark_is_no_part_of_a_body():
+    body = b'\xef\xbb\xbf{"id": "A", "card": "4111"}'
+    message = shown(body)
+    assert (message.form, message.body) == ("json", body)
+    assert message.text.startswith("{")
+    assert shown(body, mask=["$.card"]).text == '{\n  "id": "A",\n  "card": "***"\n}'
+    assert shown(gzip.compress(body)).form == "json"
+    assert shown(b"\xef\xbb\xbfplain").text == "plain"
+    assert shown(b"\xef\xbb\xbf" * 2 + b"twice").text == "\ufefftwice"
+
+
+def skippable(data):
+    return (0x184D2A5D).to_bytes(4, "little") + len(data).to_bytes(4, "little") + data
+
+
+@pytest.mark.parametrize("form", ["zstd", "lz4"])
+def test_frames_that_readers_skip_hide_no_body(form):
+    body = skippable(b"abcd") + skippable(b"") + FORMS[form](b'{"id": 1}')
+    message = shown(body)
+    assert (message.decoded, message.text) == ((form,), '{\n  "id": 1\n}')
+    bomb = skippable(b"x") + b"\x28\xb5\x2f\xfd\x00" + bytes([(37 - 10) << 3]) + b"\x01\x00\x00"
+    with pytest.raises(TooLargeError):
+        decompress(bomb, "zstd", MOST)
+    assert shown(skippable(b"abcd")).decoded == ()
+
+
+def test_gzip_of_several_members_and_padding_is_read():
+    body = gzip.compress(b'{"id"') + b"\0" * 7 + gzip.compress(b": 1}") + b"\0" * 512
+    assert shown(body).text == '{\n  "id": 1\n}'
+    assert "not decompressed" in shown(gzip.compress(b"x") + b"junk").reason

@@ -20,7 +20,8 @@ from tierdex.app.load.jsonl_rows import parse_jsonl_block
 from tierdex.app.load.records import Block
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.records import Record
-from tierdex.resolving.file_rows import FileRows, json_of_row, read_line
+from tierdex.resolving.arrow_values import json_of_row
+from tierdex.resolving.file_rows import FileRows, read_line
 from tierdex.resolving.object_file import opened_file
 from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError

@@ -1,6 +1,6 @@
 """Arrow columns of texts, made of the parts of records.
 
-Depends on selectors, json_columns, records, numpy and pyarrow.
+Depends on selectors, json_columns, records, value_block, numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tierdex.following.selectors import (
     Selector,
     ValuePart,
 )
+from tierdex.following.value_block import BYTE_ORDER_MARK, ValueBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,7 @@ class RecordTexts:
 
     def __init__(self, batch: RecordBatch, selectors: Sequence[Selector]) -> None:
         self._batch = batch
+        self._values = _without_marks(batch.values or [])
         self.unreadable = np.zeros(
             len(batch), bool
         )  # a record with a part that is no text or no JSON
@@ -72,7 +74,7 @@ class RecordTexts:
     def _read_json(self, paths: list[JsonPart]) -> None:
         if not paths:
             return
-        columns, rows_of, unreadable = read_columns(self._batch.values or [], paths)
+        columns, rows_of, unreadable = read_columns(self._values, paths)
         self.unreadable |= unreadable
         for path, texts, rows in zip(paths, columns, rows_of, strict=True):
             column = _without_empty(texts)
@@ -87,7 +89,7 @@ class RecordTexts:
         if isinstance(part, KeyPart):
             return batch.keys or []
         if isinstance(part, ValuePart):
-            return batch.values or []
+            return self._values
         assert isinstance(part, HeaderPart)
         name = part.name
         return [dict(each).get(name) if each else None for each in batch.headers or []]
@@ -102,6 +104,15 @@ class RecordTexts:
         column = pa.array(texts, pa.string())
         self.unreadable |= np.asarray(column.is_null()) & np.asarray(raw.is_valid())
         return _without_empty(column)
+
+
+def _without_marks(values: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    """Return bodies without the byte order mark that a producer put before them."""
+    if isinstance(values, ValueBlock):
+        return values.without_marks()
+    if not any(each is not None and each.startswith(BYTE_ORDER_MARK) for each in values):
+        return values
+    return [None if each is None else each.removeprefix(BYTE_ORDER_MARK) for each in values]
 
 
 def _without_empty(column: Any) -> Any:

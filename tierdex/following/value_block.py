@@ -13,12 +13,14 @@ Depends on numpy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 
 if TYPE_CHECKING:
     from typing import Self
+
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"  # of UTF-8: before a text it is none of it
 
 
 class ValueBlock(Sequence[bytes]):
@@ -41,6 +43,17 @@ class ValueBlock(Sequence[bytes]):
         lengths = np.fromiter(map(len, given), np.int64, len(given))
         ends = np.cumsum(lengths + 1) - 1
         return cls(data, ends - lengths, ends)
+
+    def without_marks(self) -> ValueBlock:
+        """Return the values without the byte order marks that some begin with."""
+        found = np.frombuffer(self.data, np.uint8)
+        has_mark = self.ends - self.starts >= len(BYTE_ORDER_MARK)
+        for place, byte in enumerate(BYTE_ORDER_MARK):
+            rows = np.flatnonzero(has_mark)
+            has_mark[rows] = found[self.starts[rows] + place] == byte
+        if not has_mark.any():
+            return self
+        return ValueBlock(self.data, self.starts + len(BYTE_ORDER_MARK) * has_mark, self.ends)
 
     def __len__(self) -> int:
         return len(self.starts)

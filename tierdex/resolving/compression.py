@@ -1,13 +1,15 @@
 """Bodies that producers compressed: gzip, zstd, lz4 frames, snappy, each undone up to a bound.
 
 A stream is read no further than the bound, and a zstd frame whose window is greater is refused before
-memory is taken for it: a small message that would unfold into gigabytes costs nothing.
+memory is taken for it: a small message that would unfold into gigabytes costs nothing. Frames that readers
+are to skip may stand before zstd and lz4, zeros behind gzip.
 
 Depends on resolver, google_crc32c and pyarrow.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import Final, Literal
 
 import google_crc32c
@@ -25,6 +27,7 @@ _MAGICS: Final = {
     _FRAMED: "snappy",
     _XERIAL: "snappy",
 }
+_SKIPPED: Final = range(0x184D2A50, 0x184D2A60)  # first word of a frame to skip, then its length
 _WINDOW_MOST: Final = 8 << 20  # what every reader of zstd must be able to hold
 
 
@@ -34,13 +37,16 @@ def kind_of(data: bytes, said: Compression) -> str | None:
         return None
     if said != "auto":
         return said
-    return next((kind for magic, kind in _MAGICS.items() if data.startswith(magic)), None)
+    at = _first_frame(data)
+    return next((kind for magic, kind in _MAGICS.items() if data.startswith(magic, at)), None)
 
 
 def decompress(data: bytes, kind: str, max_bytes: int) -> bytes:
     """Return the body. Raises TooLargeError above `max_bytes`, ValueError for what is damaged."""
     if kind == "snappy":
         return _snappy(data, max_bytes)
+    if kind == "gzip":
+        return _gzip(data, max_bytes)
     if kind == "zstd" and (window := _window(data)) > max(max_bytes, _WINDOW_MOST):
         raise TooLargeError(window)
     try:
@@ -55,9 +61,38 @@ def decompress(data: bytes, kind: str, max_bytes: int) -> bytes:
 
 def _window(data: bytes) -> int:
     """Return the window of a zstd frame in bytes; 0 where it is as long as the content."""
-    if len(data) < 6 or data[4] & 0x20:
+    at = _first_frame(data)
+    if len(data) < at + 6 or data[at + 4] & 0x20:
         return 0
-    return (1 << (10 + (data[5] >> 3))) // 8 * (8 + (data[5] & 7))
+    return (1 << (10 + (data[at + 5] >> 3))) // 8 * (8 + (data[at + 5] & 7))
+
+
+def _first_frame(data: bytes) -> int:
+    """Return where the first frame begins that is not to be skipped."""
+    at = 0
+    while at + 8 <= len(data) and int.from_bytes(data[at : at + 4], "little") in _SKIPPED:
+        at += 8 + int.from_bytes(data[at + 4 : at + 8], "little")
+    return at
+
+
+def _gzip(data: bytes, max_bytes: int) -> bytes:
+    """Return the members' text; zeros behind the last one are padding, as every gzip reads them."""
+    found: list[bytes] = []
+    room = max_bytes + 1
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            part = member.decompress(data, room)
+        except zlib.error as error:
+            raise ValueError("is not valid gzip") from error
+        found.append(part)
+        room -= len(part)
+        if room <= 0:
+            raise TooLargeError(max_bytes + 1)
+        if not member.eof:
+            raise ValueError("is not valid gzip")
+        data = member.unused_data.lstrip(b"\0")
+    return b"".join(found)
 
 
 def _snappy(data: bytes, max_bytes: int) -> bytes:

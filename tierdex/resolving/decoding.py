@@ -13,8 +13,9 @@ Depends on following, compression, json_text, masking, resolver_file, schemas an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from tierdex.following.value_block import BYTE_ORDER_MARK
 from tierdex.index_service.shown_message import ShownMessage
 from tierdex.resolving import json_text
 from tierdex.resolving.compression import decompress, kind_of
@@ -25,10 +26,15 @@ if TYPE_CHECKING:
     from tierdex.resolving.resolver_file import Showing
     from tierdex.resolving.schemas import Schemas
 
+_NOTES_MOST: Final = 3
+
 
 @dataclass(frozen=True)
 class Readable:
-    """A body on its way: `raw` as its log has it, `tree` where it is JSON, else `text` where it is text."""
+    """A body on its way: `raw` as its log has it, `tree` where it is JSON, else `text` where it is text.
+
+    `notes` are about fields of the tree that are shown in another form than their schema says.
+    """
 
     raw: bytes | None
     form: Literal["json", "text", "binary"] | None = None
@@ -36,6 +42,7 @@ class Readable:
     text: str | None = None
     decoded: tuple[str, ...] = ()
     problem: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def json(self) -> str | None:
@@ -72,7 +79,9 @@ class Decoder:
                 steps.append(by_schema.step)
                 plain = plain if by_schema.payload is None else by_schema.payload
             if by_schema.has_tree:
-                return Readable(body, "json", by_schema.tree, decoded=tuple(steps))
+                return Readable(
+                    body, "json", by_schema.tree, decoded=tuple(steps), notes=by_schema.notes
+                )
         return _as_text(body, plain, tuple(steps), problem)
 
     def shown(self, record: Record, readable: Readable, where: str) -> ShownMessage:
@@ -100,7 +109,7 @@ class Decoder:
                 "json",
                 masked.tree,
                 decoded=readable.decoded,
-                problem=readable.problem,
+                problem=self._reason(readable),
             )
         text = readable.json if readable.form == "json" else readable.text
         body = readable.raw
@@ -111,10 +120,19 @@ class Decoder:
             form=readable.form, decoded=readable.decoded, masked=masked.places, **common,
         )  # fmt: skip
 
+    def _reason(self, readable: Readable) -> str | None:
+        """Return what is to be said of a message that is shown; of masked ones no place in them."""
+        if readable.problem is not None or not readable.notes:
+            return readable.problem
+        if self.masks.reaches_into_body:
+            return "parts of the body are not shown as their schema says"
+        more = len(readable.notes) - _NOTES_MOST
+        return "; ".join(readable.notes[:_NOTES_MOST]) + (f"; {more} more" if more > 0 else "")
+
 
 def _as_text(raw: bytes, plain: bytes, steps: tuple[str, ...], problem: str | None) -> Readable:
     try:
-        text = plain.decode()
+        text = plain.removeprefix(BYTE_ORDER_MARK).decode()
     except UnicodeDecodeError:
         return Readable(raw, "binary", decoded=steps, problem=problem)
     try:

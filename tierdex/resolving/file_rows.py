@@ -4,8 +4,8 @@ An entry of a message names offset and size, and its topic's plan the file; an e
 file itself, as `source`: then the plan says below which folder or bucket it must lie. The text of a
 compressed file is unfolded up to the line.
 
-Depends on errors, following, object_file, unfolded_text, parquet_row, resolver, rule, index_service,
-orjson and pyarrow.
+Depends on errors, following, arrow_values, object_file, unfolded_text, parquet_row, resolver, rule and
+index_service.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-import orjson
-
 from tierdex.errors import InvalidRequestError
 from tierdex.following.records import Record
+from tierdex.resolving.arrow_values import json_of_row
 from tierdex.resolving.object_file import opened_file
 from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
@@ -24,8 +23,6 @@ from tierdex.resolving.unfolded_text import UnfoldedText, codec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
@@ -116,19 +113,3 @@ def below(root: str) -> Callable[[Entry], str]:
         return source + question + parameters
 
     return address_of
-
-
-def json_of_row(row: pa.Table) -> bytes:
-    """Return a row as a JSON object."""
-    return orjson.dumps(row.to_pylist()[0], default=_plain)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            from base64 import b64encode
-
-            return b64encode(value).decode()
-    return str(value)

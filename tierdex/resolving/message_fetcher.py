@@ -14,8 +14,9 @@ Depends on errors, seams, index_service and the other modules of this folder.
 
 from __future__ import annotations
 
+import logging
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotInTimeError
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tierdex.resolving.show_settings import ShowSettings
 
 
+logger = logging.getLogger(__name__)
 A = TypeVar("A", "Answer", "Journey")
 _MESSAGES_MAX: Final = (
     10_000  # of one answer, or of a batch: as many entries as one lookup may have
@@ -180,6 +182,8 @@ class MessageFetcher:
             resolver = self._topics.resolver(entry.topic)
         except (NotFoundError, InvalidRequestError, OSError) as error:
             return ShownMessage("unresolved", str(error))
+        except Exception as error:  # noqa: BLE001 - of a resolver of the caller's own: anything
+            return ShownMessage("unresolved", _unforeseen(error))
         with self._lock:
             if self._is_closed:
                 return ShownMessage("unavailable", "the service is stopping")
@@ -193,24 +197,26 @@ class MessageFetcher:
     def _awaited(self, entry: Entry, started: Future[ShownMessage], give_up: float) -> ShownMessage:
         try:
             return started.result(max(0.0, give_up - self._seams.clock.monotonic()))
+        except CancelledError:
+            return ShownMessage("unavailable", "the service is stopping")
         except NotInTimeError:
             started.cancel()
-            where = self._topics.resolver(entry.topic).where(entry)
+            where = _where(self._topics.resolver(entry.topic), entry)
             return ShownMessage("unavailable", "its log did not answer in time", where)
 
     def _fetched(self, resolver: Resolver, entry: Entry, wanted: Wanted) -> ShownMessage:
         def none(outcome: Outcome, reason: str, size: int | None = None) -> ShownMessage:
-            return ShownMessage(outcome, reason, resolver.where(entry), size=size)
+            return ShownMessage(outcome, reason, _where(resolver, entry), size=size)
 
         try:
             decoder = self._topics.decoder(entry.topic, resolver)
             found = resolver.fetch(entry, wanted)
             if found is None:
-                return none("gone", f"gone from the log: it was at {resolver.where(entry)}")
+                return none("gone", f"gone from the log: it was at {_where(resolver, entry)}")
             readable = decoder.read(found.record.value, wanted.max_bytes)
             if not _is_it(found, readable, wanted):
                 return none("mismatch", _MISMATCH)
-            return decoder.shown(found.record, readable, resolver.where(entry))
+            return decoder.shown(found.record, readable, _where(resolver, entry))
         except TooLargeError as error:
             return none("too_large", f"has {error.size} bytes or more", error.size)
         except ChangedError as error:
@@ -223,6 +229,23 @@ class MessageFetcher:
             return none("unavailable", str(error))
         except OSError as error:  # its text may name paths of this machine
             return none("unavailable", error.strerror or type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - one message's trouble is never the answer's
+            return none("unavailable", _unforeseen(error))
+
+
+def _where(resolver: Resolver, entry: Entry) -> str:
+    """Return where a message is; of a resolver that fails at that, its name."""
+    try:
+        return resolver.where(entry)
+    except Exception as error:
+        logger.error("no place of a message", exc_info=error)
+        return resolver.name
+
+
+def _unforeseen(error: Exception) -> str:
+    """Return what is said of an error that was not foreseen: its text may hold parts of the message."""
+    logger.error("a message cannot be shown", exc_info=error)
+    return f"cannot be shown: {type(error).__name__}, see the log of the program"
 
 
 def _least(limit: float, asked: float | None, field: str) -> float:

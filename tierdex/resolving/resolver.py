@@ -57,6 +57,10 @@ class ChangedError(Exception):
     """What is at the place now is not what was indexed; the text says what is wrong."""
 
 
+class UndecodedError(Exception):
+    """The body is not what its schema says; the text, which holds nothing of the body, says why."""
+
+
 class Resolver(Protocol):
     """Fetches the messages of one topic, or of several."""
 

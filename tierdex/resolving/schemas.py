@@ -7,7 +7,7 @@
 
 The decoders (fastavro, protobuf) are imported when the first such message is read: they are an extra.
 
-Depends on errors, json_text, registry, avro_body and protobuf_body.
+Depends on errors, json_text, registry, resolver, avro_body and protobuf_body.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.errors import TierdexError
-from tierdex.resolving.json_text import parse, tree_of
+from tierdex.resolving.json_text import parse_body
+from tierdex.resolving.resolver import UndecodedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.resolving.registry import Registry, Schema
 
+    _Decode = Callable[[bytes], tuple[Any, list[str]]]
+
 _HEAD = 5
 
 
 class BySchema(NamedTuple):
-    """What came of a body: `tree` where `has_tree`; `payload` is what stands behind the head."""
+    """What came of a body: `tree` where `has_tree`, with `notes` about fields that are shown otherwise.
+
+    `payload` is what stands behind the head.
+    """
 
     step: str | None = None
     tree: Any = None
     has_tree: bool = False
     payload: bytes | None = None
     problem: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Schemas:
@@ -40,7 +47,7 @@ class Schemas:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._decoders: dict[int, Callable[[bytes], Any]] = {}
+        self._decoders: dict[int, _Decode] = {}
 
     def read(self, body: bytes) -> BySchema:
         """Return the body decoded; one that is in no wire format as nothing, a bad one as a problem."""
@@ -62,21 +69,22 @@ class Schemas:
         except Exception as error:  # noqa: BLE001 - a schema of any kind of wrongness
             return BySchema(problem=f"{step} cannot be used: {type(error).__name__}")
         try:
-            return BySchema(step, decode(payload), has_tree=True)
+            tree, notes = decode(payload)
+            return BySchema(step, tree, has_tree=True, notes=tuple(notes))
+        except UndecodedError as error:
+            return BySchema(problem=f"not what {step} says: {error}")
         except Exception as error:  # noqa: BLE001 - bytes of any kind of wrongness
             return BySchema(problem=f"not what {step} says: {type(error).__name__}")
 
 
-def _decoder(schema: Schema) -> Callable[[bytes], Any]:
-    """Return what makes a tree of a payload."""
+def _decoder(schema: Schema) -> _Decode:
+    """Return what makes a tree of a payload, and notes about it."""
     if schema.kind == "AVRO":
         from tierdex.resolving.avro_body import avro_reader
 
-        read = avro_reader(schema)
-        return lambda payload: tree_of(read(payload))
+        return avro_reader(schema)
     if schema.kind == "PROTOBUF":
         from tierdex.resolving.protobuf_body import protobuf_reader
 
-        to_json = protobuf_reader(schema)
-        return lambda payload: parse(to_json(payload))
-    return lambda payload: parse(payload.decode())
+        return protobuf_reader(schema)
+    return lambda payload: (parse_body(payload), [])

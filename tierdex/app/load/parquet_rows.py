@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
-from tierdex.resolving.file_rows import json_of_row
+from tierdex.resolving.arrow_values import json_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

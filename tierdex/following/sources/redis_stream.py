@@ -4,8 +4,9 @@ An entry's ID, ``1700000000000-5``, becomes an offset: its milliseconds in the u
 number in the lower 21, so that offsets rise as IDs do (until the year 2109, 2,097,152 entries a
 millisecond). An entry whose ID does not fit has no place in an index, and is counted.
 
-An entry is a map. With the option `value` one of its fields is the record's value, else all of them as one
-JSON object; the other fields are headers. Its time is its ID's.
+An entry is a list of fields, of which several may have one name. With the option `value` one of its fields
+is the record's value (the first of that name), else all of them as one JSON object; the other fields are
+headers. Its time is its ID's.
 
 A stream does not tell what was trimmed. While the last entry that we read, or the one that is next, is
 still there, nothing behind it is lost; else the first entry that is left is where reading goes on, and one
@@ -256,12 +257,21 @@ def _id_before(position: int) -> bytes:
 def _split(fields: Sequence[bytes], value_field: bytes | None) -> tuple[bytes | None, Headers]:
     """Return an entry's value and headers: [(name, bytes)]."""
     pairs = list(zip(fields[::2], fields[1::2], strict=True))
-    headers = [
-        (name.decode(errors="backslashreplace"), data)
-        for name, data in pairs
-        if name != value_field
-    ]
+    value = None
     if value_field is not None:
-        return next((data for name, data in pairs if name == value_field), None), headers
-    texts = {name: data.decode(errors="backslashreplace") for name, data in headers}
-    return orjson.dumps(texts), headers
+        at = next((n for n, (name, _) in enumerate(pairs) if name == value_field), None)
+        value = None if at is None else pairs.pop(at)[1]
+    headers = [(name.decode(errors="backslashreplace"), data) for name, data in pairs]
+    return (_object(headers) if value_field is None else value), headers
+
+
+def _object(fields: Headers) -> bytes:
+    """Return fields as a JSON object; of one name each of them, in their order."""
+    texts = {name: data.decode(errors="backslashreplace") for name, data in fields}
+    if len(texts) == len(fields):
+        return orjson.dumps(texts)
+    pairs = [
+        orjson.dumps(name) + b":" + orjson.dumps(data.decode(errors="backslashreplace"))
+        for name, data in fields
+    ]
+    return b"{" + b",".join(pairs) + b"}"
