@@ -11,6 +11,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import callers_machine
 from tests.servers.moto_server import running_moto
 from tests.servers.radosgw import running_radosgw
 from tests.servers.s3_server import set_aws_environment
@@ -32,6 +33,15 @@ def pytest_configure(config):
     """
     if (folder := memory_with_room(_ROOM_BYTES)) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))
+
+
+def pytest_sessionstart(session):
+    """Let no test see the caller's working folder, home and settings; paths of arguments are resolved by now.
+
+    A process that only hands tests out stays where it is: those that it starts read the arguments there.
+    """
+    if hasattr(session.config, "workerinput") or not getattr(session.config.option, "tx", None):
+        callers_machine.leave()
 
 
 def pytest_addoption(parser):

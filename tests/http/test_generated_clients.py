@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.callers_machine import installers_environment
 from tests.servers.tierdex_server import running_tierdex
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,7 @@ COMPILE = ("--strict", "--target", "es2022", "--module", "nodenext", "--skipLibC
 
 
 def run(*command, **options):
+    options = {"env": installers_environment(), **options}
     done = subprocess.run(command, capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from tests.callers_machine import installers_environment
+
 ROOT = Path(__file__).parents[2]
 _OF_THE_SERVER = ("fastapi", "httptools", "starlette", "uvicorn", "uvloop")
 
@@ -24,5 +26,6 @@ def install_lowest(folder):
     bounds = server_requirements()
     lowest = [f"{name}=={re.search(r'>=([0-9.]+)', bounds[name])[1]}" for name in _OF_THE_SERVER]
     command = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*command, "--no-deps", "--target", str(folder), *lowest], check=True)
+    command += ["--no-deps", "--target", str(folder), *lowest]
+    subprocess.run(command, check=True, env=installers_environment())
     return folder

@@ -37,13 +37,16 @@ if TYPE_CHECKING:
 class LoadedRows:
     """Lines of CSV or JSONL, Parquet rows as JSON. See `Resolver`.
 
-    With `named` it also reads files that entries name and nobody registered: rows indexed in place. That
-    is for a user at this machine, not for a service: an entry may name any path.
+    Without a register no row of messages is known. With `named` it also reads files that entries name and
+    nobody registered: rows indexed in place. That is for a user at this machine, not for a service: an entry
+    may name any path.
     """
 
     name = "loaded files"
 
-    def __init__(self, filesystem: FileSystem, register: LoadRegister, *, named: bool) -> None:
+    def __init__(
+        self, filesystem: FileSystem, register: LoadRegister | None, *, named: bool
+    ) -> None:
         self._filesystem = filesystem
         self._register = register
         self._named = FileRows(filesystem, "a file", _path_of, Rule()) if named else None
@@ -55,9 +58,12 @@ class LoadedRows:
 
     def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
         """Return the row of the one of the files that has it. Raises CorruptFileError, OSError."""
-        known = self._register.holding(entry.topic, entry.source)
+        register = self._register
+        known = [] if register is None else register.holding(entry.topic, entry.source)
         reason: Exception = InvalidRequestError(
-            f"no local file was loaded under topic {entry.topic!r}"
+            f"no local file was loaded under topic {entry.topic!r}: name the data folder with --data"
+            if register is None
+            else f"no local file was loaded under topic {entry.topic!r}"
         )
         if entry.source is not None and not known:
             if self._named is None:

@@ -10,7 +10,6 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, tell_unread
 from tierdex.app.cli.opening import (
-    DEFAULT_DATA,
     Target,
     holds_log,
     opened_for_reading,
@@ -39,7 +38,7 @@ def files(
     with opened_for_reading(target, parse_settings(setting)) as index:
         rows = [file_document(file) for file in index.files()]
         nodes = index.nodes()
-    folder = data or (None if url or store else DEFAULT_DATA)
+    folder = target.folder
     if url is None and folder is not None and holds_log(folder):
         with opened_log(Target(folder, store), parse_settings(setting)) as log:
             rows += [log_file_document(file) for file in log.files()]

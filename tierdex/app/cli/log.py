@@ -23,7 +23,6 @@ from tierdex.app.cli.opening import (
     holds_log,
     opened_log,
     parse_settings,
-    reads_store_alone,
 )
 from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import printable, write_fields, write_rows
@@ -295,7 +294,7 @@ def get(
     """
     times = asked_range(begin, end)
     target = Target(data, store, url, api_key)
-    is_mounted = reads_store_alone(target)
+    is_mounted = target.url is None and target.folder is None
     if (
         url is None and not is_mounted and not holds_log(data or DEFAULT_DATA)
     ):  # a question makes none

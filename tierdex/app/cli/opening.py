@@ -54,6 +54,17 @@ class Target(NamedTuple):
     api_key: str | None = None
     rocketmq: Path | None = None
 
+    @property
+    def folder(self) -> Path | None:
+        """The data folder that a question concerns.
+
+        The folder `data` of the working folder only where neither a store nor RocketMQ's files are named:
+        it has entries, rows and messages of its own store, which say nothing of another one.
+        """
+        if self.data is None and self.store is None and self.rocketmq is None:
+            return DEFAULT_DATA
+        return self.data
+
 
 @contextmanager
 def opened_for_reading(target: Target, settings: dict[str, Any] | None = None) -> Iterator[Any]:
@@ -64,9 +75,7 @@ def opened_for_reading(target: Target, settings: dict[str, Any] | None = None) -
         return
     from tierdex.index_service.index import Index
 
-    data = target.data
-    if data is None and target.store is None and target.rocketmq is None:
-        data = DEFAULT_DATA
+    data = target.folder
     if data is not None and not data.is_dir():
         raise NotFoundError(f"there is no data folder {data}")
     options = {**(settings or {}), "read_only": True, "background": False}
@@ -138,7 +147,7 @@ def opened_log(
         return
     from tierdex.log_service.message_log import MessageLog
 
-    is_mounted = not writing and reads_store_alone(target)
+    is_mounted = not writing and target.folder is None
     data = None if is_mounted else target.data or DEFAULT_DATA
     options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
     with MessageLog.open(data, store=target.store, **options) as log:
@@ -161,21 +170,23 @@ def show_settings(settings: dict[str, Any]) -> ShowSettings:
 
 @contextmanager
 def opened_messages(target: Target, showing: ShowSettings) -> Iterator[MessageFetcher]:
-    """Open what fetches the messages of a data folder's entries, and close it at the end.
+    """Open what fetches the messages of entries of a data folder or a store, and close it at the end.
 
-    Files that entries name are read as well: the user is at this machine.
+    Files that entries name are read as well: the user is at this machine. Without a data folder nothing says
+    how rows of messages were loaded or which log was followed; the store's own message log is asked.
     """
     from tierdex.app.load.register import LoadRegister
     from tierdex.app.show import LoadedRows
     from tierdex.filesystem import LocalFileSystem
     from tierdex.resolving.message_fetcher import MessageFetcher
 
-    data = target.data or DEFAULT_DATA
-    rows = LoadedRows(LocalFileSystem(), LoadRegister(LocalFileSystem(), data), named=True)
+    data = target.folder
+    register = None if data is None else LoadRegister(LocalFileSystem(), data)
+    rows = LoadedRows(LocalFileSystem(), register, named=True)
     with ExitStack() as closing:
         log = None
-        if holds_log(data):
-            log = closing.enter_context(opened_log(target._replace(data=data), {}))
+        if holds_log(data) if data is not None else stores_log(target):
+            log = closing.enter_context(opened_log(target, {}))
         yield closing.enter_context(MessageFetcher(data, showing, log=log, others=rows))
 
 
@@ -185,8 +196,7 @@ def lost_offsets(target: Target, topic: str | None) -> tuple[LostOffsets, ...]:
     from tierdex.filesystem import LocalFileSystem
     from tierdex.resolving.followed_rules import FollowedRules
 
-    data = target.data or DEFAULT_DATA
-    return FollowedRules(LocalFileSystem(), data, SystemClock()).lost(topic)
+    return FollowedRules(LocalFileSystem(), target.folder, SystemClock()).lost(topic)
 
 
 def opened_store(place: str | Path) -> Store:
@@ -198,9 +208,12 @@ def opened_store(place: str | Path) -> Store:
     return StoreLink.of(place if "://" in str(place) else str(Path(place).absolute())).open()
 
 
-def reads_store_alone(target: Target) -> bool:
-    """Say whether a log is read from its store: given alone, and no log lies in the default folder."""
-    return target.data is None and target.store is not None and not holds_log(DEFAULT_DATA)
+def stores_log(target: Target) -> bool:
+    """Say whether one node of the store, and no other, has published a message log: that can be mounted."""
+    from tierdex.app.cli.stored_logs import stored_manifests
+    from tierdex.pipeline.snapshot import log_files_of
+
+    return sum(bool(log_files_of(each.state, 0)) for each in stored_manifests(target)) == 1
 
 
 def holds_log(data: Path) -> bool:
