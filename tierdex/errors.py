@@ -38,6 +38,7 @@ Programmer errors are AssertionError and IllegalTransitionError. Depends on noth
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
@@ -270,6 +271,29 @@ class ClosedError(TierdexError):
 
 class IllegalTransitionError(AssertionError):
     """A file was moved between states without a transition: a bug of Tierdex."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a file could not be read, without its place: what names the file stands beside it."""
+    if isinstance(error, CorruptFileError):
+        return without_places(error.reason)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return without_places(str(error)) or type(error).__name__
+
+
+def without_places(text: str) -> str:
+    """Return a text in which each path and each URL of a folder or bucket is only its last name.
+
+    Answers go to callers who may know what a file is called, not where this machine keeps it.
+    """
+    return _PLACE.sub(r"\1", text)
+
+
+_PLACE: Final = re.compile(
+    r"(?<![\w./:-])(?!/(?:v1|healthz|readyz|metrics)\b)"  # the service's own addresses stay
+    r"(?:(?:file|s3)://)?/?(?<=/)(?=\S)(?:[^/\n'\":]*/)*([^/\s'\":,;()]*)"
+)
 
 
 FILE_ERRORS: Final = (

@@ -52,7 +52,7 @@ def answer_document(answer: Answer) -> dict[str, Any]:
     document: dict[str, Any] = {
         "entries": [_entry_document(entry) for entry in answer.entries],
         "complete": answer.complete,
-        "missing": [missing._asdict() for missing in answer.missing],
+        "missing": [missing.to_dict() for missing in answer.missing],
         "next_cursor": answer.next_cursor,
         "as_of": answer.as_of,
         "unasked": [unasked._asdict() for unasked in answer.unasked],

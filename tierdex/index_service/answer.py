@@ -3,13 +3,15 @@
 The embedded `Index` and the remote clients return the same classes. Times are int64 milliseconds
 since the epoch, sizes bytes.
 
-Depends on shown_message only.
+Depends on shown_message and errors.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tierdex.errors import without_places
 
 if TYPE_CHECKING:
     from tierdex.index_service.shown_message import ShownMessage
@@ -61,6 +63,10 @@ class Missing(NamedTuple):
 
     file: str
     reason: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Return it as callers see it: what the file is called, not where this machine keeps it."""
+        return {"file": without_places(self.file), "reason": without_places(self.reason)}
 
 
 class Unasked(NamedTuple):
@@ -149,7 +155,7 @@ class Answer:
         shown: dict[str, Any] = {
             "entries": [entry.to_dict() for entry in self.entries],
             "complete": self.complete,
-            "missing": [missing._asdict() for missing in self.missing],
+            "missing": [missing.to_dict() for missing in self.missing],
             "next_cursor": self.next_cursor,
             "as_of": self.as_of,
             "unasked": [unasked._asdict() for unasked in self.unasked],

@@ -105,7 +105,7 @@ class AnswerAge:
             metadata[UNASKED] = _to_json([each._asdict() for each in unasked])
         if older:
             told = json.loads(metadata.get(MISSING, b"[]"))
-            told += [{**each._asdict(), "lookups": None} for each in older]
+            told += [{**each.to_dict(), "lookups": None} for each in older]
             metadata[MISSING] = _to_json(told)
         return table.replace_schema_metadata(metadata)
 

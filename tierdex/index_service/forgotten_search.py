@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tierdex.errors import reason_of
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.query.plan import Plan
 from tierdex.index_service.query.walk import SEARCH_ERRORS
@@ -84,7 +85,7 @@ def search_all(
             known = None if takes_up(handle) else listed
             holding = _search(handle, lookups, only, known)
         except SEARCH_ERRORS as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             found.missing.append((handle, Missing(handle.file_id, reason)))
             continue
         if holding is not None:

@@ -46,6 +46,6 @@ class Histogram:
         return {
             **asdict(self),
             "count": self.count,
-            "missing": [missing._asdict() for missing in self.missing],
+            "missing": [missing.to_dict() for missing in self.missing],
             "unasked": [unasked._asdict() for unasked in self.unasked],
         }

@@ -73,7 +73,7 @@ class Journey:
             "topics": self.topics,
             "more": list(self.more),
             "complete": self.complete,
-            "missing": [missing._asdict() for missing in self.missing],
+            "missing": [missing.to_dict() for missing in self.missing],
             "as_of": self.as_of,
             "unasked": [unasked._asdict() for unasked in self.unasked],
             "lost": [lost._asdict() for lost in self.lost],

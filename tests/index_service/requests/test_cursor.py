@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import CursorExpiredError, InvalidRequestError
 from tierdex.index_service.requests.cursor import NO_PLACE, Cursor, decode_cursor, digest_query
+from tierdex.index_service.requests.query import QueryValues, make_request
 from tierdex.index_service.requests.repeats import Floors, fingerprints_of
+from tierdex.settings import Settings
 from tierdex.storage_layer.memory import MemoryStore
 
 
@@ -262,3 +264,41 @@ def test_a_forged_file_id_is_refused(index, file_id):
     fill(index, 1)
     with pytest.raises(InvalidRequestError):
         index.query("orders", key="A", cursor=cursor_text(bytes(16), file_id))
+
+
+def forged(index, place, **more):
+    """Return a cursor of the test's query that names `place`."""
+    page = index.query("orders", key="A", max_count=1)
+    request = make_request(Settings(), QueryValues("orders", "A"))
+    cursor = decode_cursor(page.next_cursor, request.digest())
+    return cursor._replace(place=place, **more).encode()
+
+
+@pytest.mark.parametrize("form", ["unsealed", "uploaded"])
+def test_a_forged_place_never_makes_a_sound_file_look_damaged(index, form):
+    """Between the items of a chained file lie the records of batches, whose bytes are no links."""
+    topics = [f"topic-{number}" for number in range(20)] + ["orders"] * 20
+    for batch in range(20):
+        index.put_batch(
+            topic=topics, keys=["A"] * 40, queue_id=0, offset=list(range(40 * batch, 40 * batch + 40)),
+            size=1, timestamp=1000,
+        )  # fmt: skip
+    if form == "uploaded":
+        index.roll()
+        index.run_compaction()
+    assert [file.state for file in index.files()] == [form]
+    rest = offsets(index.query("orders", key="A"))[1:]
+    for place in [*range(1000), -3, 1 << 40, (1 << 63) - 1, -(1 << 63)]:
+        answer = index.query("orders", key="A", max_count=63, cursor=forged(index, place))
+        assert answer.complete
+        assert offsets(answer) == rest
+    with pytest.raises(CursorExpiredError):  # another entry at the place of another chain
+        index.query("orders", key="A", cursor=forged(index, 7, fingerprint=bytes(16)))
+
+
+@pytest.mark.parametrize("file_id", ["", "x", "1-", "-a", "99999999999999999999999-a", "../../x"])
+def test_a_forged_file_id_is_the_cursors_fault(index, file_id):
+    fill(index, 3)
+    with pytest.raises(InvalidRequestError) as caught:
+        index.query("orders", key="A", cursor=forged(index, 1, file_id=file_id))
+    assert caught.value.field == "cursor"

@@ -7,9 +7,9 @@
 
 `InvalidRequestError` is always 400; 422 is never answered. A class without a row takes the row of
 its nearest parent; a test demands a row for each class of `tierdex.errors`. The `detail` of an
-internal error stays in the process, since it may hold paths.
+internal error stays in the process. Paths of this machine are told to callers with scope `admin` alone.
 
-Depends on errors and starlette. The client turns `type` back into the class (`error_class`).
+Depends on errors, rights and starlette. The client turns `type` back into the class (`error_class`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import orjson
 from starlette.responses import Response
 
 from tierdex import errors
+from tierdex.app.rights import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,14 +133,16 @@ def kind_of(error: BaseException) -> ProblemKind:
     return KINDS[errors.TierdexError]
 
 
-def problem_document(error: BaseException, request_id: str) -> dict[str, Any]:
+def problem_document(
+    error: BaseException, request_id: str, *, tells_places: bool = False
+) -> dict[str, Any]:
     """Return the members of the problem; an internal error tells nothing but that it happened."""
     kind = kind_of(error)
     document: dict[str, Any] = {
         "type": TYPE_PREFIX + kind.name,
         "title": kind.title,
         "status": kind.status,
-        "detail": _detail(error, kind),
+        "detail": _detail(error, kind, tells_places=tells_places),
         "request_id": request_id,
     }
     if isinstance(error, errors.InvalidRequestError) and error.field:
@@ -166,14 +169,17 @@ def answer_error(record: RequestRecord, error: Exception) -> Response:
             error=type(error).__name__,
             exc_info=error,
         )
-    response = problem_response(error, record.request_id)
+    tells_places = record.caller.rights.anywhere(Scope.ADMIN)
+    response = problem_response(error, record.request_id, tells_places=tells_places)
     forget_frames(error)
     return response
 
 
-def problem_response(error: BaseException, request_id: str) -> Response:
+def problem_response(
+    error: BaseException, request_id: str, *, tells_places: bool = False
+) -> Response:
     """Return the response for an error, headers included."""
-    document = problem_document(error, request_id)
+    document = problem_document(error, request_id, tells_places=tells_places)
     headers = dict(getattr(error, "headers", {}))
     if "retry_after_s" in document:
         headers["retry-after"] = str(max(1, ceil(document["retry_after_s"])))
@@ -201,17 +207,17 @@ def forget_frames(error: BaseException) -> None:
             link.__traceback__ = link.__cause__ = link.__context__ = None
 
 
-def _detail(error: BaseException, kind: ProblemKind) -> str:
+def _detail(error: BaseException, kind: ProblemKind, *, tells_places: bool) -> str:
     if isinstance(error, errors.InvalidRequestError):
         return error.detail
-    if (
-        kind.status == 500
-    ):  # it may name paths and addresses: only the log has it, under the request id
+    if kind.status == 500:  # only the log has it, under the request id
         return "the service's log has the cause, under this request_id"
-    return str(error)
+    return str(error) if tells_places else errors.without_places(str(error))
 
 
 def _missing(item: object) -> dict[str, str]:
     if isinstance(item, dict):
-        return {"file": str(item.get("file")), "reason": str(item.get("reason"))}
-    return {"file": str(getattr(item, "file", item)), "reason": str(getattr(item, "reason", ""))}
+        file, reason = item.get("file"), item.get("reason")
+    else:
+        file, reason = getattr(item, "file", item), getattr(item, "reason", "")
+    return {"file": errors.without_places(str(file)), "reason": errors.without_places(str(reason))}

@@ -26,6 +26,7 @@ from tierdex.indexfile.schema import TOPIC_DICTIONARY
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tierdex.index_service.answer import Missing
     from tierdex.index_service.query.executor import Result
     from tierdex.index_service.query.matches import FileMatches, Matches
 
@@ -128,13 +129,13 @@ def _with_missing(table: Any, result: Result) -> Any:
 
 
 def _missing(result: Result) -> Iterator[dict[str, Any]]:
-    for file, reason in dict.fromkeys(result.everywhere):
-        yield {"file": file, "reason": reason, "lookups": None}
-    of_files: dict[tuple[str, str], list[int]] = {}
+    for everywhere in dict.fromkeys(result.everywhere):
+        yield {**everywhere.to_dict(), "lookups": None}
+    of_files: dict[Missing, list[int]] = {}
     for missing, lookups in result.matches.missing:
         of_files.setdefault(missing, []).extend(lookups.tolist())
-    for (file, reason), numbers in of_files.items():
-        yield {"file": file, "reason": reason, "lookups": numbers}
+    for missing, numbers in of_files.items():
+        yield {**missing.to_dict(), "lookups": numbers}
 
 
 # -- arrow ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tierdex.errors import CorruptFileError, OwnershipError, TierdexError
+from tierdex.errors import CorruptFileError, OwnershipError, TierdexError, reason_of, without_places
 from tierdex.index_service.peers.messages import Owner, PeerAnswer, PeerFile
 from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileSearch
 from tierdex.index_service.readers.local_file import query_reader
@@ -73,14 +73,13 @@ class UnpublishedEntries:
                 raise OwnershipError(f"this is epoch {given_by.epoch} of node {given_by.node}")
             if given_by.number > asked.number:
                 return PeerAnswer(given_by, refresh_to=given_by.number)
-            missing = [(file, reason) for file, reason in self._read_view.missing_here()]
+            missing = [(m.file, without_places(m.reason)) for m in self._read_view.missing_here()]
             files = []
             for handle in reversed(handles):
                 try:
                     files.append(self._search(handle, question, len(handles)))
                 except (TierdexError, OSError) as error:
-                    reason = error.reason if isinstance(error, CorruptFileError) else str(error)
-                    missing.append((handle.file_id, reason))
+                    missing.append((handle.file_id, reason_of(error)))
         return PeerAnswer(
             given_by, [file for file in files if len(file.lookups) or file.cut], missing
         )

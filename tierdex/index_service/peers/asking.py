@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from tierdex.authorities import trusting
-from tierdex.errors import TierdexError, UnavailableError
+from tierdex.errors import TierdexError, UnavailableError, reason_of
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.peers.fetched_file import fetched_handle
 from tierdex.index_service.peers.messages import (
@@ -159,7 +159,7 @@ class Peers:
                     continue
                 handles = [fetched_handle(peer.node, f, questions.lookups) for f in answer.files]
             except (TierdexError, httpx2.HTTPError, ValueError) as error:
-                _miss(round_, peer, str(error) or type(error).__name__)
+                _miss(round_, peer, reason_of(error))
                 continue
             round_.handles += handles
             round_.missing += [Missing(file, reason) for file, reason in answer.missing]

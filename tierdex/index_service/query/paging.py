@@ -166,6 +166,13 @@ class Page:
         """Say whether the cursor's entry must be in this file, and was not met so far."""
         return self._cursor is not None and handle is self._file
 
+    def trusts_place_in(self, handle: FileHandle) -> bool:
+        """Return whether the search of a file follows a place that only the caller's cursor names.
+
+        What it meets there may be no item at all, for all that is known: a walk tells damage from that.
+        """
+        return self._jumps and self.begins_in(handle)
+
     def check_begun(self, handle: FileHandle | None = None) -> None:
         """Raise CursorExpiredError if the entry was not met, in `handle` or (None) anywhere.
 

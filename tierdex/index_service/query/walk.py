@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tierdex.errors import FILE_ERRORS, NotFoundError, UnavailableError
+from tierdex.errors import (
+    FILE_ERRORS,
+    CorruptFileError,
+    NotFoundError,
+    UnavailableError,
+    reason_of,
+)
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.query.filters_ahead import FiltersAhead
 from tierdex.index_service.query.matches import FileMatches, FileMissing, Matches
+from tierdex.index_service.query.paging import WalkNeededError
 from tierdex.index_service.query.plan import Plan
 from tierdex.index_service.query.single_search import SingleLookup, SingleSearch, SingleSearches
 from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileRows, FileSearch
@@ -211,7 +218,7 @@ class Walk:
             try:
                 left = self._budget.work_limit()
             except BudgetExceededError as error:
-                missing = Missing("(batch)", str(error))
+                missing = Missing("(batch)", reason_of(error))
                 self.matches.missing.append(FileMissing(missing, np.array([number])))
                 continue
             # None takes so much that nothing would be left for those behind it, or more than a query may.
@@ -274,11 +281,13 @@ class Walk:
                     break
             page.check_begun(search.handle)
         except SEARCH_ERRORS as error:
+            if isinstance(error, CorruptFileError) and page.trusts_place_in(search.handle):
+                raise WalkNeededError from error
             if page.begins_in(search.handle) and not self._is_old(error):
                 # Without this file nobody knows where the page begins: neither skip nor repeat.
                 raise UnavailableError(
                     f"the file {search.handle.file_id}, in which the cursor points, cannot be read "
-                    f"({error}); try again"
+                    f"({reason_of(error)}); try again"
                 ) from error
             self._trace.note(search, "missing", 0, matched)
             self._note_missing(search.handle, error, np.array([number]))
@@ -329,7 +338,7 @@ class Walk:
             raise PlanIsOldError from error  # what was found is thrown away
         extra = {"file_id": handle.file_id, "error": str(error)}
         logger.warning("file not searched", extra=extra)
-        missing = Missing(handle.file_id, str(error) or type(error).__name__)
+        missing = Missing(handle.file_id, reason_of(error))
         self.matches.missing.append(FileMissing(missing, wanted))
 
 

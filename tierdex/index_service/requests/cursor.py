@@ -5,7 +5,10 @@ and the *fingerprint* of the last entry returned: it means the same in every for
 has a *place* in the file's present form, where that entry is looked for first, and what tells an entry
 that no page has returned from one that some page may have: see paging.py.
 
-Depends on repeats.
+Whoever can write base64 can make one, so nothing of it is trusted: a place is followed only to where the
+walk of the query could lead, too, and where it meets no item the page is taken by a walk (paging.py).
+
+Depends on repeats and lifecycle.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.requests.repeats import Floors
+from tierdex.lifecycle.paths import parse_file_id
 
 MERGES_BYTES: Final = 8
 SUM_MODULUS: Final = 1 << 64
@@ -68,8 +72,16 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
         file_id, lowest_time, lowest = json.loads(raw[_HEAD.size :].decode())
         if not isinstance(file_id, str):
             raise ValueError("file_id")
+        parse_file_id(file_id)
         floors = Floors.decode(lowest_time, lowest)
-    except (ValueError, TypeError, RecursionError, binascii.Error, struct.error) as error:
+    except (
+        ValueError,
+        TypeError,
+        RecursionError,
+        binascii.Error,
+        struct.error,
+        InvalidRequestError,
+    ) as error:
         raise InvalidRequestError(
             "not a cursor; pass `next_cursor` of the answer before, unchanged", field="cursor"
         ) from error

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.errors import CorruptFileError, NotFoundError, reason_of
 from tierdex.index_service.answer import Missing
 from tierdex.lifecycle.topic_set import topic_hash, topic_set
 
@@ -44,7 +44,7 @@ class TopicNames:
                 except (CorruptFileError, NotFoundError) as error:
                     if missing is None:
                         raise
-                    missing.append(Missing(handle.file_id, str(error)))
+                    missing.append(Missing(handle.file_id, reason_of(error)))
                     continue
                 found |= held
                 if handle.topics is None and handle.row is not None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tierdex.app.http.codecs.arrow_stream import write_stream
+from tierdex.errors import without_places
 from tierdex.index_service.shown_message import written
 
 if TYPE_CHECKING:
@@ -90,4 +91,7 @@ def _about(answer: ReadAnswer) -> dict[str, Any]:
 
 
 def _missing(rows: Iterable[MissingMessages]) -> list[dict[str, Any]]:
-    return [{"file": row.file, "reason": row.reason, "offset": row.offset} for row in rows]
+    return [
+        {"file": row.file, "reason": without_places(row.reason), "offset": row.offset}
+        for row in rows
+    ]

@@ -423,7 +423,7 @@ async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -
         names = known.names
         shown["as_of"] = known.as_of
         shown["unasked"] = [node._asdict() for node in known.unasked]
-        shown["missing"] = [node._asdict() for node in known.missing]
+        shown["missing"] = [node.to_dict() for node in known.missing]
     else:
         names = await service.in_thread(index.topics)
     if query.details:
