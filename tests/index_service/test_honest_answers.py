@@ -83,7 +83,7 @@ def test_not_found_is_of_before_the_entry_that_another_node_acknowledged(
     answer = ask(reader)
     assert offsets(answer) == [1]
     assert answer.as_of > acknowledged_ms
-    assert answer.unasked == ()
+    assert [each.holds_unpublished for each in answer.unasked] == [False]
 
 
 def test_batches_and_tables_say_the_same_as_a_single_query(make_node, make_reader, clock):
@@ -113,8 +113,10 @@ def test_an_idle_node_moves_as_of_by_its_live_records(make_node, make_reader, cl
         clock.advance(10)
         look(node)
         answer = ask(reader)
-        assert clock.now_ms() - answer.as_of <= 70_000
-        assert answer.unasked == ()
+        assert clock.now_ms() - answer.as_of <= 60_000
+        ((name, standing, through, holds, heard),) = answer.unasked  # since then it may hold some
+        assert (name, standing, holds) == ("a", "live", False)
+        assert answer.as_of == through <= heard
 
 
 def test_a_node_opens_with_a_claim_that_no_entry_is_older_than(make_node, make_reader, clock):
@@ -181,16 +183,7 @@ def test_a_node_that_says_nothing_for_three_intervals_is_silent_and_named(
     assert node_of(reader, "a").lag_s == pytest.approx(181)
     look(node)
     clock.advance(60)  # who is silent is looked at once a minute
-    assert ask(reader).unasked == ()
-
-
-@pytest.mark.parametrize("seconds", [3, 6, 11, 14])
-def test_a_living_node_is_live_to_whoever_looks_seldom(make_node, make_reader, clock, seconds):
-    node, reader = make_node("a", live_interval=5), make_reader()
-    for second in range(200):
-        clock.advance(1)
-        look(node)
-        assert second % seconds or ask(reader).unasked == ()
+    assert [each.standing for each in ask(reader).unasked] == ["live"]
 
 
 def test_the_owner_counts_as_of_the_reading_for_itself(make_node, clock):
@@ -328,7 +321,7 @@ def test_adopting_the_lost_folder_lets_the_node_go_on(make_node, make_reader, cl
     answer = ask(reader)
     assert offsets(answer) == [1]
     assert answer.as_of > acknowledged_ms
-    assert answer.unasked == ()
+    assert not any(each.holds_unpublished for each in answer.unasked)
 
 
 def test_a_retired_owner_that_lives_after_all_counts_again(make_node, make_reader, store, clock):

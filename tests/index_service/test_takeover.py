@@ -46,7 +46,7 @@ def test_an_owner_that_only_answers_stays_alive_for_days(make_index, store, cloc
 
 
 @pytest.mark.parametrize(
-    ("settings", "signs"), [({}, 60), ({"live_interval": 600}, 6), ({"live_interval": 7200}, 4)]
+    ("settings", "signs"), [({}, 72), ({"live_interval": 600}, 7), ({"live_interval": 7200}, 4)]
 )
 def test_an_idle_owner_signs_every_live_interval_or_four_times_in_takeover_after(
     make_index, store, clock, settings, signs
@@ -95,7 +95,9 @@ def test_the_folder_that_had_the_node_opens_again_at_once_closed_or_not(
 
 
 def test_a_folder_without_its_note_has_to_be_told(make_index, store, tmp_path):
-    make_index(store=store, node="n").close()
+    index = make_index(store=store, node="n")
+    put(index, "A", 1)  # else the node could be followed by any folder
+    index.close()
     note = tmp_path / "data" / "OWNER"
     note.write_bytes(note.read_bytes()[:-3])
     with pytest.raises(NodeInUseError):
@@ -163,3 +165,43 @@ def test_a_claim_that_comes_late_does_not_take_over_either(make_index, tmp_path)
     late.close()
     adopted = make_index(tmp_path / "b", store=store, node="m", adopt=True)
     assert offsets(adopted.query("orders", key="A")) == [1]
+
+
+def test_a_node_whose_owner_ended_with_everything_published_goes_on_in_an_empty_folder(
+    make_index, store, tmp_path, caplog
+):
+    first = make_index(tmp_path / "first", store=store, node="n")
+    put(first, "A", 1)
+    first.roll()
+    first.run_compaction()
+    first.close()
+    shutil.move(tmp_path / "first", tmp_path / "old")
+    second = make_index(tmp_path / "second", store=store, node="n")
+    put(second, "A", 2)
+    assert offsets(second.query("orders", key="A")) == [2, 1]
+    with pytest.raises(NodeInUseError, match="This folder had the node before"):
+        make_index(tmp_path / "old", store=store, node="n")
+    second.roll()
+    second.run_compaction()
+    second.close()
+    caplog.clear()
+    old = make_index(tmp_path / "old", store=store, node="n")  # closed in order, too
+    assert offsets(old.query("orders", key="A")) == [2, 1]
+    assert "this folder had the node before" in caplog.text
+
+
+def test_a_node_whose_owner_left_entries_in_its_folder_is_not_followed(make_index, store, tmp_path):
+    first = make_index(tmp_path / "first", store=store, node="n")
+    put(first, "A", 1)
+    first.close()
+    with pytest.raises(NodeInUseError, match=r"ended .* not published"):
+        make_index(tmp_path / "second", store=store, node="n")
+
+
+def test_a_killed_owner_is_not_followed(make_index, store, tmp_path):
+    first = make_index(tmp_path / "first", store=store, node="n")
+    put(first, "A", 1)
+    first.roll()
+    first.run_compaction()
+    with pytest.raises(NodeInUseError, match="sign of life"):
+        make_index(tmp_path / "second", store=store, node="n")

@@ -75,14 +75,15 @@ def test_not_found_in_a_mounted_log_says_until_when_that_is_all(world):
     log.run_compaction()  # a record that tells that it holds more
     found = mount(world).get("a", key="new")
     assert (found.messages, found.complete) == ((), True)
-    ((node, standing, through),) = found.unasked
-    assert (node, standing) == ("n", "live")
+    ((node, standing, through, holds, heard),) = found.unasked
+    assert (node, standing, holds) == ("n", "live", True)
+    assert heard is not None
     assert 0 < found.as_of == through
     publish(log)
     later = mount(world).get("a", key="new")
     assert [message.body for message in later] == [b"later"]
     assert later.as_of > found.as_of
-    assert later.unasked == ()
+    assert [each.holds_unpublished for each in later.unasked] == [False]
 
 
 def test_mounting_reads_manifests_once_and_asks_no_file(world):

@@ -152,7 +152,7 @@ def answer_of(document: dict[str, Any]) -> Answer:
 def read_unasked(document: dict[str, Any]) -> tuple[Unasked, ...]:
     """Return the nodes that an answer names as not asked; a service of before names none."""
     return tuple(
-        Unasked(**{name: item[name] for name in Unasked._fields})
+        Unasked(**{name: item[name] for name in Unasked._fields if name in item})
         for item in document.get("unasked", ())
     )
 

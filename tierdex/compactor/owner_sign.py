@@ -1,6 +1,6 @@
 """Writes the owner's sign of life and how far it has published to the store; notices a takeover.
 
-An idle owner commits nothing for days. It writes its live record every `live_interval`, and often
+An idle owner commits nothing for days. It writes its live record within every `live_interval`, and often
 enough that a sign is never older than a quarter of `takeover_after`: three may fail before another
 owner takes the node for abandoned. It has a thread of its own, since one merge may take the
 publisher's for longer.
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIGNS: Final = 4  # in `takeover_after`
+EARLY: Final = 0.8  # of `live_interval`: a record of a healthy owner is never late to its readers
 _LOOK_EVERY_S: Final = 1.0
 
 
@@ -69,7 +70,7 @@ class OwnerSign:
     def _interval(self) -> float:
         settings = self._components.settings
         longest = settings.takeover_after / _SIGNS or settings.live_interval
-        return min(settings.live_interval, longest)
+        return min(EARLY * settings.live_interval, longest)
 
     def say_closed(self, timeout_s: float | None) -> None:
         """Write that nothing more is acknowledged here.

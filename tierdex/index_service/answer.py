@@ -70,14 +70,18 @@ class Missing(NamedTuple):
 
 
 class Unasked(NamedTuple):
-    """A node that holds entries which are not published, for all that is known, and was not asked itself.
+    """A node that may hold entries which are not published, and was not asked itself.
 
-    What it acknowledged before `published_through` (ms) was looked at; None: it never said.
+    What it acknowledged before `published_through` (ms) was looked at; None: it never said. Its last record
+    is of `heard_at`, and said whether it held any then: `holds_unpublished`. A live owner may hold entries
+    since; one of whom a record is missing is `late`, one of whom three are is `silent`.
     """
 
     node: str
-    standing: str  # live | silent | closed | unknown
+    standing: str  # live | late | silent | closed | unknown
     published_through: int | None
+    holds_unpublished: bool = True
+    heard_at: int | None = None
 
 
 @dataclass(slots=True)

@@ -47,15 +47,16 @@ class NodeInfo(NamedTuple):
     files: int
     problem: str | None = None
     standing: str = (
-        "unknown"  # live, silent, closed, retired, shared, unknown: see lifecycle.standing
+        "unknown"  # live, late, silent, closed, retired, shared, unknown: see lifecycle.standing
     )
     published_through: int | None = (
         None  # ms: what it acknowledged before is published; None: not known
     )
     lag_s: float | None = None  # how long ago that is
     skew_s: float | None = None  # how far its clock is ahead of the store's; None: not known
-    holds_unpublished: bool = False  # when it was last heard
+    holds_unpublished: bool = False  # as of `heard_at`: it may hold more since
     url: str | None = None  # where it answers itself
+    heard_at: int | None = None  # ms: its last record, of which all of this is; None: it wrote none
 
 
 class TopicInfo(NamedTuple):

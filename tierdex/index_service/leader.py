@@ -57,8 +57,8 @@ class Leader(Protocol):
         """The log's files."""
         ...
 
-    def check_claim(self, view: View, state: ManifestState, is_ours: bool) -> None:
-        """Hear what is about to be claimed, and whether this folder had it last.
+    def check_claim(self, view: View, state: ManifestState, is_ours: bool, is_over: bool) -> None:
+        """Hear what is about to be claimed, whether this folder had it last, or its owner left nothing.
 
         Raises LossyTakeoverError, OwnershipError when the log cannot go on from there; then nothing is.
         """

@@ -412,7 +412,7 @@ class _OwnerOpening:
                 thread.wake()
 
 
-def _refuse_log(state: ManifestState, is_ours: bool) -> None:
+def _refuse_log(state: ManifestState, is_ours: bool, is_over: bool) -> None:
     """Refuse a node that has a message log, which writes its index itself."""
     if state.files_of(LOG_KIND):
         raise InvalidRequestError(

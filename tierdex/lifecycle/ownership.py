@@ -2,7 +2,8 @@
 
 ::
 
-    open: the newest owner is ourselves, is silent for long, or is to be taken over?
+    open: the newest owner is ourselves, ended with everything published, is silent for long, or is to be
+          taken over?
                                                    no -> NodeInUseError, nothing done
           what did it not publish?                 ours: it is in our folder; else it stays outstanding
           note our uuid in the folder              durable: the claim is known as ours after any crash
@@ -100,7 +101,7 @@ class NoMemory:
 NO_MEMORY: Final = NoMemory()
 
 
-def _permit(state: ManifestState, is_ours: bool) -> None:
+def _permit(state: ManifestState, is_ours: bool, is_over: bool) -> None:
     """Permit every claim."""
 
 
@@ -108,10 +109,12 @@ class ClaimTerms(NamedTuple):
     """How a node may be claimed, and by whom.
 
     `voice` tells what is published; None: of an owner without a folder. `check` is called with the state
-    that is to be claimed, and whether it is ours already: it may raise, before anything is committed.
+    that is to be claimed, whether it is ours already, and whether its owner ended with everything
+    published: it may raise, before anything is committed.
 
     A living owner is one that gave a sign within `takeover_after_s` seconds: its node is taken only with
-    `takeover`. `accept_rollback` takes it also when the store knows less of the node than before.
+    `takeover`. One that said that it ended, and holds nothing unpublished, is followed at once.
+    `accept_rollback` takes it also when the store knows less of the node than before.
     """
 
     memory: OwnerMemory = NO_MEMORY
@@ -119,7 +122,7 @@ class ClaimTerms(NamedTuple):
     takeover_after_s: float = 0.0
     takeover: bool = False
     accept_rollback: bool = False
-    check: Callable[[ManifestState, bool], None] = _permit
+    check: Callable[[ManifestState, bool, bool], None] = _permit
 
 
 class OwnedNode:
@@ -161,9 +164,13 @@ class OwnedNode:
             if state.owner == owner:  # our claim, whose answer was lost
                 node.epoch = state.epoch
                 return None
-            if not (terms.takeover or terms.accept_rollback or memory.holds(state.owner)):
-                _check_silent(log, state, ids, terms.takeover_after_s)
-            terms.check(state, state.owner == NO_OWNER or memory.holds(state.owner))
+            is_ours = state.owner == NO_OWNER or memory.holds(state.owner)
+            is_over = is_closed(state, log.live)
+            if not (is_ours or is_over or terms.takeover or terms.accept_rollback):
+                _check_silent(log, state, ids, terms)
+            terms.check(state, is_ours, is_over)
+            if is_over and not is_ours:
+                _tell_following(state, memory)
             through, outstanding = _inherit(log, memory, voice, has_all=terms.accept_rollback)
             if outstanding:
                 owners = {owner.hex(): through for owner, through in outstanding.items()}
@@ -396,21 +403,44 @@ def _check_owned(state: ManifestState) -> None:
         raise OwnershipError(f"node {state.node} is shared by jobs and has no unpublished entries")
 
 
-def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, after_s: float) -> None:
+def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, terms: ClaimTerms) -> None:
     """Raise NodeInUseError when the node's owner, if it has one, gave a recent sign of life."""
-    if state.owner == NO_OWNER or after_s <= 0:
+    after_s = terms.takeover_after_s
+    if after_s <= 0:
         return
     silent_s = _silent_s(log, state, ids)
     if silent_s >= after_s:
         logger.warning("taken over", extra={"node": log.node, "silent_s": round(silent_s)})
         return
+    ago = f"{max(silent_s, 0):.0f} s ago"
+    if log.live is not None and log.live.is_of(state) and log.live.is_closed:
+        what = (
+            f"the owner of node {log.node} ended {ago}, and its data folder holds entries that are not "
+            "published: open the node with that folder, or publish them first (`tierdex compact --roll`)"
+        )
+    else:
+        what = f"node {log.node} has another owner, which gave a sign of life {ago}: it would be fenced"
+    if terms.memory.number:
+        what += (
+            f". This folder had the node before; another owner followed it (epoch {state.epoch})"
+        )
     raise NodeInUseError(
-        f"node {log.node} has another owner, which gave a sign of life {max(silent_s, 0):.0f} s ago: "
-        f"it would be fenced. Use another node (node=NAME, --set node=NAME), or --url where it "
+        f"{what}. Use another node (node=NAME, --set node=NAME), or --url where it "
         f"serves; if it is gone for good, say --take-over (takeover=True). Unasked a node is taken "
         f"over after {after_s:g} s of silence (takeover_after)",
         node=log.node,
     )
+
+
+def _tell_following(state: ManifestState, memory: OwnerMemory) -> None:
+    """Say that the node goes on from a folder that was closed in order, with everything published."""
+    if memory.number:
+        logger.warning(
+            "this folder had the node before, and goes on where another owner ended",
+            extra={"node": state.node, "epoch": state.epoch},
+        )
+    else:
+        logger.info("follows an owner that ended", extra={"node": state.node, "epoch": state.epoch})
 
 
 def _silent_s(log: ManifestLog, state: ManifestState, ids: IdSource) -> float:

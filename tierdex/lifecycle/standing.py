@@ -9,6 +9,10 @@
     taken over without its folder      ... before what the owners of before published   bound
     never said anything (unknown)      nobody knows                                     bound None
 
+A live owner acknowledges more from its last record on, and may be dead since: a reader that did not ask it
+itself knows nothing of that. A record is due every `interval_ms`: an owner is `late` when one is missing,
+`silent` when three are.
+
 `None` binds to nothing but the time of the reading. An `unknown` node is one of an older program.
 
 Depends on manifest and live_record.
@@ -27,12 +31,13 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import ManifestState
 
 LIVE: Final = "live"
+LATE: Final = "late"
 SILENT: Final = "silent"
 CLOSED: Final = "closed"
 RETIRED: Final = "retired"
 SHARED: Final = "shared"
 UNKNOWN: Final = "unknown"
-STANDINGS: Final = (LIVE, SILENT, CLOSED, RETIRED, SHARED, UNKNOWN)
+STANDINGS: Final = (LIVE, LATE, SILENT, CLOSED, RETIRED, SHARED, UNKNOWN)
 
 NO_OWNER: Final = bytes(16)
 _MISSED_RECORDS: Final = 3  # in a row, until an owner counts as silent
@@ -53,10 +58,13 @@ class Standing(NamedTuple):
     lost_through: int | None = None  # what owners of before had published whose folder is gone
 
     def at(self, now_ms: int) -> str:
-        """Return the standing at a time: whoever was live is silent after some records missed."""
+        """Return the standing at a time: whoever was live is late, then silent, without a new record."""
         if self.standing != LIVE or self.heard_ms is None:
             return self.standing
-        return SILENT if now_ms - self.heard_ms > _MISSED_RECORDS * self.interval_ms else LIVE
+        age_ms = now_ms - self.heard_ms
+        if age_ms <= self.interval_ms:
+            return LIVE
+        return LATE if age_ms <= _MISSED_RECORDS * self.interval_ms else SILENT
 
     def is_proven(self) -> bool:
         """Say whether its times can be compared with others: they were counted by the store's clock."""

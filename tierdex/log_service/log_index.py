@@ -271,13 +271,13 @@ class LogIndex:
     def table(self) -> FileTable:
         return self._log.tier.table
 
-    def check_claim(self, view: View, state: ManifestState, is_ours: bool) -> None:
+    def check_claim(self, view: View, state: ManifestState, is_ours: bool, is_over: bool) -> None:
         adopted = self._log.adopted_node
         if adopted is not None:
             old = view.manifests.log_of(adopted).refresh()
             self._log.succession.adopt(state, old, is_ours=is_ours)
         elif not is_ours:
-            self._log.succession.succeed(state)
+            self._log.succession.succeed(state, is_over=is_over)
 
     def recover(self, view: View, state: ManifestState | None) -> Shelf:
         self._manifests = view.manifests

@@ -3,7 +3,8 @@
 ::
 
     this folder had the node last      goes on, as after any end
-    it was handed over, or "lossy"     the folder's notes are void: the store tells where queues go on
+    it was handed over, or "lossy",    the folder's notes are void: the store tells where queues go on
+    or ended with all published
     neither                            LossyTakeoverError: some may lie on the old disk alone
     this folder holds unpublished      OwnershipError: its offsets are, or will be, others' messages: adopt it
     `adopt`                            what the old node lists goes, the rest is a log of the new node
@@ -59,8 +60,11 @@ class Succession:
         self._paths = DataPaths(data / LOG_FOLDER)
         self._is_lossy = is_lossy
 
-    def succeed(self, state: ManifestState) -> None:
-        """Prepare to follow another owner. Raises LossyTakeoverError, OwnershipError, OSError."""
+    def succeed(self, state: ManifestState, *, is_over: bool) -> None:
+        """Prepare to follow another owner; `is_over`: one that ended with everything published.
+
+        Raises LossyTakeoverError, OwnershipError, OSError.
+        """
         waiting = self._unpublished(state.knows)
         if waiting:
             raise OwnershipError(
@@ -68,7 +72,7 @@ class Succession:
                 "published, and another owner had it since: publish them under a node of their own with "
                 "`tierdex adopt`, then take the node over with an empty folder"
             )
-        if not (self._is_lossy or is_released(state)):
+        if not (self._is_lossy or is_over or is_released(state)):
             raise LossyTakeoverError(
                 f"node {state.node} was not handed over: what its owner acknowledged and did not publish "
                 "lies in its data folder alone. Open the log there (`hand_over` or `tierdex log hand-over` "

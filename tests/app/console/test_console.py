@@ -369,7 +369,7 @@ def test_nodes_show_health_and_lag(page: Page, serve: Serve) -> None:
     rows = page.locator("#nodes tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.last).to_contain_text(f"the manifest is damaged {HOSTILE}")
-    expect(rows.last).to_contain_text("holds unpublished entries")
+    expect(rows.last).to_contain_text("held unpublished entries then")
     expect(rows.last.locator("td").first).to_have_text("2 h 2 min")  # in sight at 400 px, too
     health = page.locator(".health")
     expect(health).to_contain_text("not ready")

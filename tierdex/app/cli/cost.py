@@ -22,6 +22,7 @@ from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.stored_logs import stored_logs, stored_manifests
 from tierdex.clock import SystemClock
+from tierdex.compactor.owner_sign import EARLY
 from tierdex.lifecycle.manifest import INDEX_KIND, LOG_KIND, NOTES_KIND
 from tierdex.settings import load_settings
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER
@@ -107,11 +108,11 @@ def cost(
     settings = load_settings(**parse_settings(setting))
     since_ms = now_ms - 1000 * _MONTH_S
     of_late = [file for file in published if (file.sealed_at or 0) > since_ms]
-    live = sum(node.standing == "live" for node in nodes)
+    live = sum(node.standing in ("live", "late") for node in nodes)
     looks = readers * _MONTH_S / settings.refresh_interval
     requests = Requests(
         puts=2 * (len(of_late) + merged_files(readings, since_ms)),
-        live_records=live * _MONTH_S / settings.live_interval,
+        live_records=live * _MONTH_S / (EARLY * settings.live_interval),
         lists=looks,
         refreshes=looks * len(nodes),
         lookups=lookups,

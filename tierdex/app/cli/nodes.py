@@ -16,8 +16,8 @@ from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 
 COLUMNS = (
-    "node", "standing", "published_through", "lag_s", "skew_s", "holds_unpublished", "files",
-    "number", "url", "problem",
+    "node", "standing", "heard_at", "published_through", "lag_s", "skew_s", "holds_unpublished",
+    "files", "number", "url", "problem",
 )  # fmt: skip
 _SKEW_TOLD_S = 10
 
@@ -39,7 +39,9 @@ def nodes(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """List the nodes: live, silent, closed, retired, shared or unknown, and how far each has published.
+    """List the nodes: live, late, silent, closed, retired, shared or unknown, and how far each has published.
+
+    What is said of a node is of its last record (heard_at), which a live one writes every live_interval.
 
     Exit code 4 when a node of the store cannot be read.
     """

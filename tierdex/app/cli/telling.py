@@ -39,10 +39,12 @@ def tell_standing(answer: Answer | Journey) -> None:
 def tell_age(answer: Answer | Journey | FoundMessages | ScanReport) -> None:
     """Say how old the answer is: what "not found" means, and for which nodes it means less."""
     say(f"everything acknowledged before {format_time(answer.as_of)} was looked at")
-    for node, standing, through in answer.unasked:
-        known = "it never said how far" if through is None else f"through {format_time(through)}"
+    for node, standing, through, holds, _ in answer.unasked:
+        since = "any time" if through is None else format_time(through)
+        what = "holds" if holds else "may hold"
         say(
-            f"not asked: node {node} ({standing}), which holds entries that are not published: {known}"
+            f"not asked: node {node} ({standing}), which {what} entries of {since} and later that are "
+            "not published"
         )
 
 

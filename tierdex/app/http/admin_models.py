@@ -62,19 +62,21 @@ class Node(BaseModel):
     A row without a name tells that the store cannot list its nodes.
 
     What its owners acknowledged before `published_through` is published, `lag_s` seconds ago; null: not
-    known. `skew_s` is how far its clock is ahead of the store's.
+    known. `skew_s` is how far its clock is ahead of the store's. `standing` and `holds_unpublished` are of
+    its last record, of `heard_at`.
     """
 
     node: str
     number: int
     files: int
     problem: str | None
-    standing: Literal["live", "silent", "closed", "retired", "shared", "unknown"]
+    standing: Literal["live", "late", "silent", "closed", "retired", "shared", "unknown"]
     published_through: Int64 | None
     lag_s: float | None
     skew_s: float | None
     holds_unpublished: bool
     url: str | None
+    heard_at: Int64 | None
 
 
 class Nodes(BaseModel):

@@ -258,11 +258,17 @@ class Missing(BaseModel):
 
 
 class Unasked(BaseModel):
-    """A node that holds entries which are not published, for all that is known, and was not asked itself."""
+    """A node that may hold entries which are not published, and was not asked itself.
+
+    `holds_unpublished` is what its last record said, of `heard_at`; since then it may hold more. `standing`:
+    `late` when one record is missing, `silent` when three are.
+    """
 
     node: str
     standing: str
     published_through: Int64 | None
+    holds_unpublished: bool
+    heard_at: Int64 | None
 
 
 class Answer(BaseModel):

@@ -22,7 +22,7 @@ from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 from tierdex.lifecycle.live_record import OwnerAddress
-from tierdex.lifecycle.standing import LIVE, UNKNOWN, Standing
+from tierdex.lifecycle.standing import LATE, LIVE, UNKNOWN, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
@@ -85,6 +85,7 @@ class NodeAges:
             skew_s=None if standing.skew_ms is None else standing.skew_ms / 1000,
             holds_unpublished=standing.holds_unpublished,
             url=standing.advertise_url,
+            heard_at=standing.heard_ms,
         )
 
     def _times(self, answered: Set[str]) -> Iterator[int]:
@@ -103,12 +104,20 @@ class NodeAges:
                 yield bound
 
     def unasked(self, answered: Set[str] = NOBODY) -> tuple[Unasked, ...]:
-        """Return the nodes that hold entries which are not published, for all that is known, by name.
+        """Return the nodes that may hold entries which are not published, by name.
+
+        A live owner may since its last record, whatever that said of before.
 
         Of a node that `answered` itself only what a lost folder held is out of reach.
         """
         return tuple(
-            Unasked(node, standing.at(self.taken_ms), standing.bound)
+            Unasked(
+                node,
+                standing.at(self.taken_ms),
+                standing.bound,
+                standing.holds_unpublished,
+                standing.heard_ms,
+            )
             for node, standing in sorted(self.standings.items())
             if self._may_hold_unpublished(standing, answered)
         )
@@ -116,8 +125,6 @@ class NodeAges:
     def _may_hold_unpublished(self, standing: Standing, answered: Set[str]) -> bool:
         if standing.node in self.local or standing.node in answered:
             return standing.lost_through is not None
-        if standing.at(self.taken_ms) == LIVE:
-            return standing.holds_unpublished
         return standing.bound is not None or standing.standing == UNKNOWN
 
     def older_than(self, oldest: int, answered: Set[str] = NOBODY) -> list[Missing]:
@@ -154,7 +161,7 @@ class NodeAges:
             OwnerAddress(node, state.epoch, state.owner.hex(), state.number, standing.advertise_url)
             for node, standing in sorted(self.standings.items())
             if standing.advertise_url is not None
-            and standing.at(now_ms) == LIVE
+            and standing.at(now_ms) in (LIVE, LATE)
             and node not in self.local
             and (state := self.states[node])
         ]

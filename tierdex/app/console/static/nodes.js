@@ -8,7 +8,7 @@ import { Polling } from "./polling.js";
 import { formatTime, zoneName } from "./times.js";
 
 const POLL_MS = 5_000;
-const STANDING_STATE = { live: "uploaded", silent: "sealed", shared: "compacted", unknown: "unsealed" };
+const STANDING_STATE = { live: "uploaded", late: "sealed", silent: "sealed", shared: "compacted", unknown: "unsealed" };
 
 export class NodesView {
   constructor({ zone, wantKey }) {
@@ -89,7 +89,8 @@ function row(node, most, zone) {
     element("td", { class: "wide bar-cell" }, node.lag_s === null ? null : lag),
     element(
       "td", {}, element("span", { class: "state", "data-state": STANDING_STATE[node.standing] ?? "expired" }, node.standing),
-      node.holds_unpublished ? element("span", { class: "tag" }, "holds unpublished entries") : null,
+      typeof node.heard_at !== "number" ? null : element("small", {}, ` at ${formatTime(node.heard_at, zone).slice(11, 19)}`),
+      node.holds_unpublished ? element("span", { class: "tag" }, "held unpublished entries then") : null,
     ),
     element("td", { class: "code" }, node.published_through === null ? "not known" : formatTime(node.published_through, zone).slice(0, 19)),
     number(node.skew_s === null ? "–" : `${Number(node.skew_s).toFixed(1)} s`),

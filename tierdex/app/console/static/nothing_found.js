@@ -7,7 +7,7 @@ import { element } from "./dom.js";
 import { formatName, plural } from "./format.js";
 import { writeQuery } from "./link.js";
 import { nearNames } from "./near_names.js";
-import { completenessBanner, formatFreshness, unaskedInWords } from "./results.js";
+import { completenessBanner, formatFreshness, isHeldBack, unaskedInWords } from "./results.js";
 
 const TOPICS_TOLD = 8;
 
@@ -39,7 +39,7 @@ function completeBanner(query, answer, topics, zone) {
   const range = query.begin || query.end ? " in this range" : "";
   const what = query.message_id ? "message ID" : topics ? `key in topic ${query.topic}` : "key";
   return element(
-    "div", { class: "note", role: "status" },
+    "div", { class: isHeldBack(answer) ? "note warn" : "note", role: "status" },
     element("strong", {}, "Nothing found"), `: every file was asked, and none holds this ${what}${range}`, fresh, unaskedInWords(answer, zone),
   );
 }

@@ -19,7 +19,7 @@ export function completenessBanner(answer, zone) {
   if (answer.complete) {
     const what = "Complete: every file that could hold the key was asked";
     return element(
-      "p", { class: "note good", role: "status" }, element("strong", {}, what), ` · ${fresh}`, unaskedInWords(answer, zone),
+      "p", { class: isHeldBack(answer) ? "note warn" : "note good", role: "status" }, element("strong", {}, what), ` · ${fresh}`, unaskedInWords(answer, zone),
     );
   }
   const missing = answer.missing ?? [];
@@ -89,13 +89,19 @@ function missingList(missing) {
   ];
 }
 
+/** Return whether a node that may hold more gave no sign for longer than it should, so that `as_of` stands still. */
+export function isHeldBack(answer) {
+  return (answer.unasked ?? []).some(({ standing }) => standing !== "live");
+}
+
 /** Say which nodes hold entries that are not published and were not asked themselves; null when none do. */
 export function unaskedInWords(answer, zone) {
   const unasked = answer.unasked ?? [];
   if (!unasked.length) return null;
-  const told = unasked.slice(0, MISSING_SHOWN).map(({ node, standing, published_through: through }) => {
+  const told = unasked.slice(0, MISSING_SHOWN).map(({ node, standing, published_through: through, heard_at: heard }) => {
     const known = through === null ? "not known how far it has published" : `published through ${formatTime(through, zone)}`;
-    return `${node} (${standing}, ${known})`;
+    const last = typeof heard === "number" ? `, last heard ${formatTime(heard, zone)}` : "";
+    return `${node} (${standing}, ${known}${last})`;
   });
   const more = unasked.length > MISSING_SHOWN ? ` and ${unasked.length - MISSING_SHOWN} more` : "";
   return element("span", { class: "unasked" }, ` · Entries newer than that may lie on nodes that were not asked: ${told.join(", ")}${more}`);
