@@ -7,4 +7,14 @@ of that: it only ends what would never end. A time that a test measures is never
 
 from __future__ import annotations
 
+import time
+
 PATIENCE_S = 240.0
+
+
+def wait_until(is_so):
+    """Wait until `is_so()` holds."""
+    until = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < until, "it did not come"
+        time.sleep(0.01)

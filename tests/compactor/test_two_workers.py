@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from tests.index_service.conftest import offsets, put
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, wait_until
 from tierdex import Index
 from tierdex.compactor.unit import FileClaims, LocalPlace, Unit
 from tierdex.storage_layer.memory import MemoryStore
@@ -48,13 +47,6 @@ def index(tmp_path, store):
 
 def totals(index):
     return index.compaction_status()["totals"]
-
-
-def wait_until(is_so):
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def fill(index, *offsets):

@@ -12,9 +12,9 @@ import pytest
 
 from tests.following.test_follower import opened
 from tests.following.worlds import WORLDS, make_records
-from tests.patience import PATIENCE_S
+from tests.patience import wait_until
 from tierdex.app.cli.follow_metrics import follow_metrics
-from tierdex.clock import Bell, SystemClock
+from tierdex.clock import SystemClock
 from tierdex.following.follow import follow
 from tierdex.resolving.message_fetcher import MessageFetcher
 from tools.radosgw import find_free_port
@@ -96,10 +96,3 @@ def test_no_secret_leaves_a_follower_that_waits_or_who_shows_its_messages(
     told = "\n".join([told, *said, *capfd.readouterr(), kept, str(shown), str(follower.status)])
     assert place in told
     assert MARK not in told
-
-
-def wait_until(is_so):
-    give_up = clock.monotonic() + PATIENCE_S
-    while not is_so():
-        assert clock.monotonic() < give_up
-        clock.wait(Bell(), 0.05)

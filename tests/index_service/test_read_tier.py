@@ -14,6 +14,7 @@ import pytest
 
 from tests.index_service.conftest import offsets, put
 from tests.lifecycle.rows import make_row
+from tests.patience import wait_until
 from tests.servers.tierdex_server import running_tierdex
 from tierdex import Client, Index
 from tierdex.clock import SystemClock
@@ -128,7 +129,7 @@ def test_services_without_state_answer_alike_and_share_cursors(store_folder, tmp
         ]
         clients = [stack.enter_context(Client(server.url)) for server in servers]
         for server in servers:
-            assert httpx2.get(server.url + "/readyz").status_code == 200
+            wait_until(lambda url=server.url: httpx2.get(url + "/readyz").status_code == 200)
         answers = [client.query("orders", key="A") for client in clients]
         assert len({json.dumps(offsets(answer)) for answer in answers}) == 1
         assert all(answer.complete for answer in answers)

@@ -48,10 +48,10 @@ def put(
     durability: Durability = "os",
 ) -> Call[str]:
     """Put one entry; return the level reached. Raises what `Index.put` raises."""
-    listed: Any = keys
     one_or_many(key, keys)
-    if keys is not None and not isinstance(listed, str):
-        listed = list(keys)  # a set, say; of one string the service says what is wrong
+    listed = keys
+    if keys is not None:  # a set, say
+        listed = [keys] if isinstance(keys, str) else list(keys)
     entry = {
         "topic": topic, "key": key, "keys": listed, "message_id": message_id, "queue_id": queue_id,
         "offset": offset, "size": size, "timestamp": timestamp,

@@ -223,7 +223,7 @@ class Index(OperatedIndex):
         schema: Schema | None = None,
         **location: Any,
     ) -> str:
-        """Index many messages, one key a row (`keys`, or `key`); return the level reached.
+        """Index many messages; return the level reached. `keys` has one key a row, or a list of keys.
 
         Every argument is an Arrow, numpy or list column, or one value for all rows. `location` is
         `queue_id`, `offset`, `size`, or the fields of `schema`; without one, messages end as the setting

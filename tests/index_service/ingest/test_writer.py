@@ -133,6 +133,30 @@ def test_a_batch_larger_than_a_file_is_split_in_order(make_index):
     assert all(file.item_count <= 100 for file in index.files() if file.state == "unsealed")
 
 
+def test_rows_with_lists_of_keys_are_found_by_each_and_split_over_files(make_index):
+    index = make_index(item_capacity=20)
+    counts = [1, 19, 3, 0, 7, 15, 2, 2]
+    index.put_batch(
+        topic=[f"t{row % 2}" for row in range(8)],
+        keys=[[f"k{row}-{n}" for n in range(count)] for row, count in enumerate(counts)],
+        message_id=[f"m{row}" for row in range(8)],
+        queue_id=0, offset=list(range(8)), size=1, timestamp=0,
+    )  # fmt: skip
+    for row, count in enumerate(counts):
+        assert offsets(index.query(message_id=f"m{row}")) == [row]
+        for n in range(count):
+            assert offsets(index.query(f"t{row % 2}", key=f"k{row}-{n}")) == [row]
+    assert max(file.item_count for file in index.files()) <= 20
+    with pytest.raises(InvalidRequestError, match="item_capacity"):
+        index.put_batch(topic="t", keys=[["k"] * 20], queue_id=0, offset=0, size=1, timestamp=0)
+
+
+def test_one_string_as_keys_is_one_key(index):
+    index.put(topic="t", keys="whole", queue_id=0, offset=1, size=1, timestamp=0)
+    assert offsets(index.query("t", key="whole")) == [1]
+    assert not index.query("t", key="w").entries
+
+
 def test_a_batch_of_another_schema_gets_a_file_of_its_own(index):
     from tierdex.indexfile.schema import Schema, SchemaField
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
+from tierdex.index_service.ingest.item_columns import items_of_columns
 from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField
 from tierdex.settings import load_settings
@@ -119,6 +120,28 @@ def test_a_row_needs_a_key_or_a_message_id():
     assert columns.message_ids.to_pylist() == [None, "m"]
 
 
+LISTS = [["a", "b"], None, "c"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        LISTS, tuple(LISTS), pa.array([["a", "b"], None, ["c"]]),
+        pa.chunked_array([[["a", "b"]], [None, ["c"]]], pa.list_(pa.large_string())),
+    ],
+    ids=["list", "tuple", "arrow", "chunks"],
+)  # fmt: skip
+def test_a_row_may_have_a_list_of_keys(keys):
+    columns = make(keys=keys, message_id=[None, "m", None], timestamp=[1, 2, 3], offset=[4, 5, 6])
+    assert columns.keys.to_pylist() == ["a", "b", "c"]
+    assert columns.key_offsets.tolist() == [0, 2, 2, 3]
+    assert list(columns.items_before()) == [0, 3, 4, 6]
+    of_keys, of_ids = items_of_columns(columns, 1, 2)
+    assert of_keys.timestamp.tolist() == [3]
+    assert of_keys.fields["offset"].tolist() == [6]
+    assert of_ids.timestamp.tolist() == [2, 3]
+
+
 DICTIONARY_OF_NULL = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["t", None]))
 OUT_OF_BOUNDS = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["t"]), safe=False)
 NOT_UTF8_STRINGS = pa.StringArray.from_buffers(2, NOT_UTF8.buffers()[1], NOT_UTF8.buffers()[2])
@@ -126,6 +149,12 @@ NOT_UTF8_STRINGS = pa.StringArray.from_buffers(2, NOT_UTF8.buffers()[1], NOT_UTF
 REFUSED = [
     ({"keys": ["a", ""]}, "entries[1].key"),
     ({"keys": ["a", "x" * 11]}, "entries[1].key"),
+    ({"keys": [["a"], ["b", "x" * 11]]}, "entries[1].keys[1]"),
+    ({"keys": [["a"], ["b", None]]}, "entries[1].keys[1]"),
+    ({"keys": [["a"], ["b", 7]]}, "entries[1].keys[1]"),
+    ({"keys": [["a"], []]}, "entries[1].key"),
+    ({"keys": [["a"], None]}, "entries[1].key"),
+    ({"keys": pa.array([[1], [2]])}, "entries[0].keys[0]"),
     ({"keys": ["a", None]}, "entries[1].key"),
     ({"keys": ["a", 7]}, "entries[1].key"),
     ({"keys": ["a", "\ud800"]}, "entries[1].key"),

@@ -1,7 +1,7 @@
 """Opens the index or message log that a command works on: a data folder, a store, or a service.
 
-Depends on client, errors, index_service, lifecycle, log_service, pipeline, app.load, show, resolving and
-storage_layer.
+Depends on client, errors, index_service, lifecycle, log_service, pipeline, app.load, show, stored_logs,
+resolving and storage_layer.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """`tierdex serve`: the HTTP service.
 
-Depends on app.c_memory, app.http, app.load, compilation, show, index_service, log_service, resolving and the
+Depends on app.c_memory, app.http, app.load, show, index_service, log_service, resolving and the
 other modules of this folder.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -19,7 +18,6 @@ from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import KeysPath, open_key_file
 from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings, show_settings
 from tierdex.app.cli.options import ScopeName
-from tierdex.compilation import compilations
 from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -184,6 +182,7 @@ def run(
     """Open index or log and serve it until a signal arrives; call `announce` with the service's URL."""
     try:
         from tierdex.app.http.certificate import check_certificate
+        from tierdex.app.http.first_kernels import FirstKernels
         from tierdex.app.http.server import check_exposure
         from tierdex.app.http.server import serve as serve_index
     except ImportError as error:
@@ -199,20 +198,15 @@ def run(
     served.open_messages().close()  # a `resolvers.toml` that cannot be is refused before, too
     index, log = served.open()
     messages = served.open_messages(log)
-    # In a thread: the first requests wait for the kernels they call, and for no others.
-    threading.Thread(target=_load_kernels, name="tierdex-warm-up", daemon=True).start()
-    serve_index(index, server, keys, limits=limits, log=log, messages=messages, announce=announce)
-
-
-def _load_kernels() -> None:
-    from tierdex.app.http.codecs import row_text
-    from tierdex.index_service.warm_up import warm_up
-
-    warm_up()
-    row_text.warm_up()
-    if compilations.count:
-        done = {"kernels": compilations.count, "seconds": round(compilations.seconds, 1)}
-        _LOGGER.info("compiled kernels", extra=done)
+    writes = not served.settings.get("read_only", False)
+    kernels = FirstKernels(
+        writes_index=writes and index is not None, writes_log=writes and log is not None
+    )
+    kernels.start()
+    serve_index(
+        index, server, keys, limits=limits, log=log, messages=messages, announce=announce,
+        loading=kernels.health,
+    )  # fmt: skip
 
 
 def _without_server_extra(error: ImportError) -> InvalidRequestError:

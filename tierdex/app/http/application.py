@@ -52,7 +52,7 @@ from tierdex.ids import SystemIds
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from tierdex.app.logs import JsonLogger
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
+    from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
     from tierdex.resolving.message_fetcher import MessageFetcher
@@ -76,6 +77,7 @@ def create_app(
     limits: Settings | None = None,
     log: MessageLog | None = None,
     messages: MessageFetcher | None = None,
+    loading: Callable[[], list[NotReady]] = list,
     logger: JsonLogger | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
@@ -83,7 +85,7 @@ def create_app(
     """Return the application. `limits` are the settings with which index and log were opened.
 
     Without `index` the one of `log` is served, which the log itself writes. `messages` fetches the messages
-    of entries; without it `message=true` is refused.
+    of entries; without it `message=true` is refused. `loading` returns why the service is not ready yet.
 
     `add_middleware` of the application puts CORS or tracing around all routes.
     """
@@ -97,7 +99,7 @@ def create_app(
         limits=limits or load_settings(),
         keys=keys,
         metrics=Metrics(lambda: service.index, __version__, log),
-        readiness=Readiness(lambda: service.health(), logger),
+        readiness=Readiness(lambda: service.health() + loading(), logger),
         logger=logger,
         clock=clock,
         ids=ids or SystemIds(),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.http.service import Service
     from tierdex.app.keys import KeyFile
+    from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
     from tierdex.resolving.message_fetcher import MessageFetcher
@@ -79,11 +80,16 @@ def serve(
     log: MessageLog | None = None,
     messages: MessageFetcher | None = None,
     announce: Callable[[str], None] = lambda _url: None,
+    loading: Callable[[], list[NotReady]] = list,
 ) -> None:
-    """Serve until a signal arrives, then close what is served. Raises OSError when the port is taken."""
+    """Serve until a signal arrives, then close what is served. Raises OSError when the port is taken.
+
+    `loading` returns why the service is not ready beside what index and log say of themselves.
+    """
     app = create_app(
-        index, _within_open_files(settings), keys, limits=limits, log=log, messages=messages
-    )
+        index, _within_open_files(settings), keys, limits=limits, log=log, messages=messages,
+        loading=loading,
+    )  # fmt: skip
     serve_app(app, announce=announce)
 
 

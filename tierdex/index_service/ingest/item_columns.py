@@ -10,15 +10,15 @@ Depends on indexfile.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tierdex.indexfile.columns import ItemColumns, StringColumn
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
 
     from tierdex.index_service.requests.put_columns import EntryColumns
     from tierdex.indexfile.columns import ItemRows
@@ -27,34 +27,48 @@ if TYPE_CHECKING:
 def items_of_columns(columns: EntryColumns, first: int, count: int) -> list[ItemColumns]:
     """Return the item columns of rows [first, first + count)."""
     rows = slice(first, first + count)
+    items = []
+    if columns.keys is not None:
+        offsets = columns.key_offsets
+        if offsets is None:
+            items.append(_items(columns, KIND_KEY, columns.keys, columns.key_hashes, rows, rows))
+        else:
+            keys = slice(int(offsets[first]), int(offsets[first + count]))
+            parents = np.repeat(
+                np.arange(first, first + count), np.diff(offsets[first : first + count + 1])
+            )
+            items.append(_items(columns, KIND_KEY, columns.keys, columns.key_hashes, keys, parents))
+    if columns.message_ids is not None:
+        items.append(_items(columns, KIND_MESSAGE_ID, columns.message_ids, None, rows, rows))
+    return items
+
+
+def _items(
+    columns: EntryColumns,
+    kind: int,
+    texts: Any,
+    hashes: np.ndarray | None,
+    names: slice,
+    rows: slice | np.ndarray,
+) -> ItemColumns:
+    """Return the items of some names: `rows` are the batch's rows that have them."""
     fields: dict[str, np.ndarray] = {}
     dictionaries: dict[str, Sequence[str]] = {}
     for name, values in columns.fields.items():
         if isinstance(values, tuple):
             dictionaries[name], values = values
         fields[name] = values[rows]
-    topic_index = None if columns.topic_index is None else columns.topic_index[rows]
-    items = []
-    for kind, texts, hashes in (
-        (KIND_KEY, columns.keys, columns.key_hashes),
-        (KIND_MESSAGE_ID, columns.message_ids, None),
-    ):
-        if texts is None:
-            continue
-        strings = None if hashes is not None else texts.slice(first, count)
-        items.append(
-            ItemColumns(
-                strings=None if strings is None else StringColumn.from_values(strings),
-                hashes=None if hashes is None else hashes[rows],
-                kind=kind,
-                topics=columns.topics,
-                topic_index=topic_index,
-                timestamp=columns.timestamp[rows],
-                fields=fields,
-                dictionaries=dictionaries,
-            )
-        )
-    return items
+    strings = None if hashes is not None else texts.slice(names.start, names.stop - names.start)
+    return ItemColumns(
+        strings=None if strings is None else StringColumn.from_values(strings),
+        hashes=None if hashes is None else hashes[names],
+        kind=kind,
+        topics=columns.topics,
+        topic_index=None if columns.topic_index is None else columns.topic_index[rows],
+        timestamp=columns.timestamp[rows],
+        fields=fields,
+        dictionaries=dictionaries,
+    )
 
 
 def sliced(items: ItemColumns, first: int, count: int) -> ItemColumns:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from tierdex.disk_errors import disk_error
@@ -203,11 +204,14 @@ class Writer:
         with self._lock:
             self.check_accepts()
             self._flush_locked()  # put order is kept
-            items_per_row = (columns.keys is not None) + (columns.message_ids is not None)
+            before = columns.items_before()
             first = 0
             while first < columns.count:
-                left = columns.count - first
-                count = self._rows_for_next_append(items_per_row, left, schema)
+                least, items = (
+                    int(before[to] - before[first]) for to in (first + 1, columns.count)
+                )
+                room = self._room_for_next_append(items, schema, least=least)
+                count = bisect_right(before, before[first] + room) - 1 - first
                 self._append_locked(items_of_columns(columns, first, count), schema)
                 first += count
 
@@ -219,7 +223,7 @@ class Writer:
         with self._lock:
             self.check_accepts()
             count = item_count(items)
-            if self._rows_for_next_append(1, count, self._schema) == count:
+            if self._room_for_next_append(count, self._schema) == count:
                 self._append_locked(items, self._schema, source)
                 return
             partial = source._replace(partial=True)
@@ -227,7 +231,7 @@ class Writer:
                 first = 0
                 while first < each.row_count:
                     left = each.row_count - first
-                    count = self._rows_for_next_append(1, left, self._schema)
+                    count = self._room_for_next_append(left, self._schema)
                     is_last = count == left and each is items[-1]
                     self._append_locked(
                         [sliced(each, first, count)], self._schema, source if is_last else partial
@@ -240,20 +244,20 @@ class Writer:
                 "a message log writes this index: append the message to the log", field="data"
             )
 
-    def _rows_for_next_append(self, items_per_row: int, rows: int, schema: Schema) -> int:
-        """Return how many of `rows` go into the active file, after rolling when that is better."""
-        rows_of_file = max(1, self._item_capacity // items_per_row)
+    def _room_for_next_append(self, items: int, schema: Schema, *, least: int = 1) -> int:
+        """Return how many of `items` go into the active file, after rolling when that is better.
+
+        `least` are those of one row, which an empty file has room for.
+        """
         file = self._active.file_for(schema)
         if file is None:
-            return min(rows, rows_of_file)
+            return min(items, self._item_capacity)
         self.puts.shut()  # or they would take the room that is counted here
-        room = file.room() // items_per_row
-        if rows <= room:
-            return rows
-        if room == 0 or rows * items_per_row * _SPLIT_FRACTION <= file.item_capacity:
+        room = file.room()
+        if items > room and (room < least or items * _SPLIT_FRACTION <= file.item_capacity):
             self._active.roll("full", schema)
-            room = rows_of_file
-        return min(rows, max(1, room))
+            room = self._item_capacity
+        return min(items, room)
 
     def _append_locked(
         self,

@@ -69,7 +69,7 @@ class PutChecker:
         if keys is None:
             keys = ()
         if isinstance(keys, str):
-            raise InvalidRequestError("must be a list of strings, not one string", field="keys")
+            keys = (keys,)
         try:
             checked = tuple(keys)
         except TypeError as error:

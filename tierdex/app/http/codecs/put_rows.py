@@ -1,20 +1,12 @@
-"""Rows for `put_batch`, made of entries that may have several keys each.
+"""Columns for `put_batch`, made of the entries of a request. The index checks all before it applies any.
 
-An entry with k keys becomes k rows of one location; the first of them has the message ID. The index
-checks all values before it applies any. A refusal's row number is turned back into the number of
-the caller's entry.
-
-Depends on errors, numpy and pyarrow.
+Depends on errors.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 
@@ -27,19 +19,17 @@ if TYPE_CHECKING:
 
 REQUIRED = ("topic", "queue_id", "offset", "size", "timestamp")
 OPTIONAL = ("keys", "key", "message_id")
-_ROW = re.compile(r"^entries\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
 class PutRows:
     """Columns of one length (lists or Arrow) by the name that `put_batch` gives them.
 
-    `count` is the number of entries; `entry_of_row` is None while each has one row.
+    `count` is the number of entries.
     """
 
     count: int
     columns: Mapping[str, Any]
-    entry_of_row: np.ndarray | None = None
 
     def put_into(self, index: Index, durability: Durability) -> str:
         """Put all rows, or none; return the level reached. Raises InvalidRequestError.
@@ -53,27 +43,7 @@ class PutRows:
         except InvalidRequestError as error:
             if error.field == "topic":  # given once, since it is the same in all entries
                 raise type(error)(error.detail, field="entries[0].topic") from error
-            if self.entry_of_row is None or not (row := _ROW.match(error.field or "")):
-                raise
-            entry = int(self.entry_of_row[int(row[1])])
-            field = f"entries[{entry}]{(error.field or '')[row.end() :]}"
-            raise type(error)(error.detail, field=field) from error
-
-
-def rows_of_entries(counts: np.ndarray, limits: Settings) -> tuple[np.ndarray, Any, Any]:
-    """Return (entry of each row, position of its key, position of its message ID).
-
-    `counts[i]` is the number of keys of entry i; one without keys has one row all the same. The
-    positions are Arrow integers with nulls, ready for `take` on the flat keys and on the entries.
-    """
-    rows_per_entry = np.maximum(counts, 1)
-    refuse_too_many(int(rows_per_entry.sum()), limits)
-    entry_of_row = np.repeat(np.arange(len(counts)), rows_per_entry)
-    has_no_key = counts[entry_of_row] == 0
-    is_later = np.zeros(len(entry_of_row), bool)
-    is_later[1:] = entry_of_row[1:] == entry_of_row[:-1]
-    key_position = pa.array(np.cumsum(~has_no_key) - 1, pa.int64(), mask=has_no_key)
-    return entry_of_row, key_position, pa.array(entry_of_row, pa.int64(), mask=is_later)
+            raise
 
 
 def refuse_too_many(rows: int, limits: Settings) -> None:
