@@ -160,6 +160,7 @@ class OperatedIndex:
     def topics(self) -> list[str]:
         """Return the topics of this view, sorted, with those of every put that returned."""
         with self._guard:
+            self._components.read_view.catch_up()
             return self._components.catalogue.topics()
 
     def known_topics(self, *, fresh_within: float | None = None) -> KnownTopics:
@@ -171,6 +172,7 @@ class OperatedIndex:
         limit = self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
+            self._components.read_view.catch_up()
             ages, names, missing = self._listed_topics()
             if missing:  # what is listed may be gone since the manifests were read
                 self._components.read_view.refresh()
@@ -191,6 +193,7 @@ class OperatedIndex:
         the newest that are not known yet, and says of the others what it cannot count (`uncounted`).
         """
         with self._guard:
+            self._components.read_view.catch_up()
             return self._components.catalogue.topic_infos()
 
     def health(self) -> list[NotReady]:

@@ -401,14 +401,23 @@ class ManifestFollower:
 
     @property
     def is_overdue(self) -> bool:
-        """Say whether a manifest is older than `max_staleness` though nothing failed at it."""
+        """Say whether a manifest is nearly as old as `max_staleness`, though nothing failed at it.
+
+        Nearly, since time goes by until the question that asks this is answered. A manifest of half that age is,
+        unless threads read it again before long.
+        """
         if self._listing_error is not None:
             return False
-        oldest = self._oldest_ms()
-        return any(
+        longest = self._settings.max_staleness
+        due_s = min(0.9 * longest, max(0.5 * longest, 2 * self._settings.refresh_interval))
+        oldest = self.now_ms() - round(due_s * 1000)
+        return self._listed_before(oldest) or any(
             self._known_ms(log) < oldest and node not in self._errors
             for node, log in self._logs.items()
         )
+
+    def _listed_before(self, oldest: int) -> bool:
+        return self._settings.read_nodes is None and self._listed_ms < oldest
 
     def missing(self) -> list[Missing]:
         """Return the nodes whose manifest is older than `max_staleness`, or was never read."""

@@ -76,7 +76,7 @@ class ReadView:
         """Refresh before a query, if nobody did for too long though the store was well.
 
         Returns the requests that took.
-        The process was stopped, or its threads were starved: a query after that should not be
+        There are no threads, they were starved, or the process was stopped: a query should not be
         incomplete for a reason that one look mends. Waits no longer than `_PATIENCE` for a refresh
         that is under way, since the store may crawl, and leaves a store that is ill to `step`.
         """
