@@ -8,11 +8,12 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.compactor.upload import Target
 from tierdex.ids import SeededIds
+from tierdex.lifecycle.manifest import RemoveReason
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, make_retention
 from tierdex.pipeline.merge_job import mergeable
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
-from tierdex.pipeline.snapshot import read_forgotten, take_snapshot
+from tierdex.pipeline.snapshot import open_log, read_forgotten, take_snapshot
 from tierdex.storage_layer.memory import MemoryStore
 
 
@@ -142,3 +143,66 @@ def test_a_replaced_file_is_named_until_its_owner_has_forgotten_it(store, owner,
     job.collect()
     assert job.shared.state.replaced == frozenset()
     assert items_by_node(take_snapshot(store)) == {"jobs": 2}
+
+
+class CallBack(MemoryStore):
+    """A store that lets something happen before or after its nth request of a merge."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.calls, self.at, self.happens = inner, 0, None, None
+
+    def __getattribute__(self, name):
+        if name not in ("get", "put", "put_if_absent", "list", "head", "upload", "delete"):
+            return super().__getattribute__(name)
+        call = getattr(self.inner, name)
+
+        def counted(*arguments, **more):
+            self.calls += 1
+            if self.calls == self.at:
+                self.happens()
+            return call(*arguments, **more)
+
+        return counted
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_expiry_at_any_request_of_a_merge_never_comes_back(tmp_path, is_first):
+    """Whether the shared node exists before the merge or is made by it."""
+    at = 0
+    while True:
+        at += 1
+        inner = Watched()
+        clock = ManualClock()
+        owner = open_owner(tmp_path / str(at), inner, clock)
+        for offset in range(2 if is_first else 3):
+            clock.advance(1)
+            owner.put(topic="t", keys=["K"], queue_id=0, offset=offset, size=1, timestamp=offset)
+            owner.roll()
+            owner.run_compaction()
+        rows = sorted((f.row for f in take_snapshot(inner).files), key=lambda row: row.number)
+        if not is_first:
+            merge_into_jobs(inner, rows[2:])
+            rows = rows[:2]
+        store = CallBack(inner)
+        expired = []
+
+        def expire_the_older(owner=owner, rows=rows, expired=expired):
+            expired.extend(owner.expire(before=rows[1].sealed_at_ms))
+
+        store.at, store.happens = at, expire_the_older
+        merge_into_jobs(store, rows)
+        reader = Index.open(None, store=inner, read_only=True, background=False)
+        found = {entry.offset for entry in reader.query("t", key="K").entries}
+        reader.close()
+        owner.close()
+        if store.calls < at:
+            break
+        state = open_log(inner, "a").load()
+        dropped = state.dropped.get(rows[0].uuid)
+        went = dropped is not None and dropped.reason is RemoveReason.EXPIRED
+        assert went == bool(expired), at
+        assert (0 in found) != went, at  # expired for good, or in the merged file and not expired
+        assert expired or JobNode(inner, "jobs").shared.state.replaced
+        assert 1 in found
+    assert at > 10

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.queue_table import cover
+from tierdex.lifecycle.expiry import expire_rows
 from tierdex.lifecycle.garbage import plan_replaced
 from tierdex.lifecycle.manifest import Change, FileRow, RemoveReason
 from tierdex.lifecycle.retention import begins_to_hide, make_retention, plan_expiry
@@ -58,14 +59,17 @@ def hiding_uuids(components: CompactorComponents) -> set[bytes]:
     return {row.uuid for row in rows if begins_to_hide(state.retention, row, now_ms)}
 
 
-def expire(components: CompactorComponents, rows: Sequence[FileRow]) -> int:
-    """Remove `rows` from the manifest; return how many. Readers see it at their next refresh."""
-    if rows:
-        gone = [row.uuid for row in rows]
-        cover(components, gone)
-        components.claim.get().remove(gone, RemoveReason.EXPIRED)
-        components.show_manifest()
-    return len(rows)
+def expire(components: CompactorComponents, rows: Sequence[FileRow]) -> list[FileRow]:
+    """Remove `rows` from the manifest; return those that went. Readers see it at their next refresh.
+
+    A file that another node's merge has taken meanwhile expires with the merged file.
+    """
+    if not rows:
+        return []
+    cover(components, [row.uuid for row in rows])
+    gone = expire_rows(components.claim.get(), rows)
+    components.show_manifest()
+    return gone
 
 
 def drop_replaced(components: CompactorComponents, others: Sequence[ManifestState]) -> int:

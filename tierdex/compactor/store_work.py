@@ -91,7 +91,7 @@ class StoreWork:
         if components.claim.is_claimed:
             rows = due_for_expiry(components)
             if rows:
-                yield Unit("expire", "", 0, lambda: expire(components, rows))
+                yield Unit("expire", "", 0, lambda: len(expire(components, rows)))
             yield Unit("replace", "", 0, lambda: drop_replaced(components, self._other_states()))
             # No file whose local copy still answers: the merged file may take its number.
             waiting = self._unmergeable.items()

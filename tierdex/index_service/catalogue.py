@@ -145,6 +145,7 @@ class Catalogue:
         rows = due_for_expiry(self._compaction, before)
         node = self._compaction.settings.node
         shown = [self._describe(self._manifests.handle_of(row, node)) for row in rows]
-        if not dry_run:
-            expire(self._compaction, rows)
-        return shown
+        if dry_run:
+            return shown
+        gone = {row.uuid for row in expire(self._compaction, rows)}
+        return [info for info, row in zip(shown, rows, strict=True) if row.uuid in gone]

@@ -89,6 +89,7 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         or (state.is_retired and _says_nothing_of_its_owner(state, commit)),
         adopted=state.adopted.union(change.adopts),
         forgettings=_forgettings(state, commit),
+        expiring=state.expiring.union(change.expires).intersection(files),
         merge_floor=max(state.merge_floor, change.merge_floor or 0),
         since=() if commit.base == commit.number else (*state.since, replace(commit, repeats=())),
     )

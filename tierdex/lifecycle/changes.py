@@ -92,6 +92,12 @@ def merge_files(state: ManifestState, row: FileRow, merged: Iterable[bytes] = ()
     )
 
 
+def mark_expiring(state: ManifestState, uuids: Iterable[bytes]) -> Change | None:
+    """Mark those of `uuids` that are listed: they are about to be removed, and no merge may take them."""
+    fresh = tuple(u for u in uuids if u in state.files and u not in state.expiring)
+    return Change(expires=fresh) if fresh else None
+
+
 def remove_files(
     state: ManifestState, uuids: Iterable[bytes], reason: RemoveReason
 ) -> Change | None:

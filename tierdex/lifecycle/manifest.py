@@ -216,6 +216,7 @@ class Change:
     retires: bool = False  # the operator gives up what the node's owners have not published
     adopts: tuple[NodeOwner, ...] = ()  # owners whose folder's files are published here
     merge_floor: int | None = None
+    expires: tuple[Uuid, ...] = ()  # listed files that are about to be removed: see expiry
     forgettings: tuple[Forgetting, ...] = ()  # begun, or as far as they have come
     ends: tuple[Uuid, ...] = ()  # forgettings of which no file holds an entry any more
 
@@ -307,6 +308,7 @@ class ManifestState:
         frozenset()
     )  # whose folder's files are, or will be, published here
     forgettings: Mapping[Uuid, Forgetting] = field(default_factory=_nothing)
+    expiring: frozenset[Uuid] = frozenset()  # listed files that merges of other nodes leave alone
     merge_floor: int = (
         0  # who merges other nodes' files looks at their lists again from this number on
     )

@@ -234,6 +234,7 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "adopts": [[each.node, each.owner.hex()] for each in change.adopts],
         "retires": change.retires or None,
         "merge_floor": change.merge_floor,
+        "expires": [uuid.hex() for uuid in change.expires],
         "forgettings": list(map(pack_forgetting, change.forgettings)),
         "ends": [uuid.hex() for uuid in change.ends],
     }
@@ -280,6 +281,7 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
             "adopted": [[each.node, each.owner.hex()] for each in sorted(state.adopted)],
             "forgettings": list(map(pack_forgetting, state.forgettings.values())),
             "merge_floor": state.merge_floor or None,
+            "expiring": sorted(uuid.hex() for uuid in state.expiring),
         }
     )
 
@@ -353,6 +355,7 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
         outstanding=_unpack_outstanding(packed.get("outstanding")),
         retires=to_truth(packed.get("retires", False)),
         adopts=_unpack_owners(packed.get("adopts", ())),
+        expires=tuple(map(to_uuid, packed.get("expires", ()))),
         forgettings=tuple(map(to_forgetting, packed.get("forgettings", ()))),
         ends=tuple(map(to_uuid, packed.get("ends", ()))),
     )
@@ -396,6 +399,7 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         adopted=frozenset(_unpack_owners(packed.get("adopted", ()))),
         forgettings=frozen({r.uuid: r for r in map(to_forgetting, packed.get("forgettings", ()))}),
         merge_floor=to_count(packed.get("merge_floor", 0)),
+        expiring=frozenset(map(to_uuid, packed.get("expiring", ()))),
     )
 
 

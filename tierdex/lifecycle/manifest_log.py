@@ -159,6 +159,17 @@ class ManifestLog:
     def clock(self) -> Clock:
         return self._clock
 
+    def of_node(self, node: str) -> ManifestLog:
+        """Return the log of another node of the same store."""
+        return ManifestLog(
+            self.store,
+            node,
+            clock=self._clock,
+            ids=self._ids,
+            checkpoint_every=self._checkpoint_every,
+            time=self._time,
+        )
+
     def expect(self, number: int) -> None:
         """Note that the history reached `number` once: a history that ends below it is refused."""
         self._expected = max(self._expected, number)

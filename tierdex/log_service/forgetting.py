@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -215,16 +215,16 @@ class LogForgetting:
 
     def _next_number(self) -> int:
         """Return a number above all that the record, or a file of an owner before us, knows."""
-        number = self._log.record.current.number
-        for handle in self._own_files():
-            number = max(number, handle.reader.forgets)
-        return number + 1
+        with self._own_files() as files:
+            known = [handle.reader.forgets for handle in files]
+        return max([self._log.record.current.number, *known]) + 1
 
     def _roll(self, request: ForgetRequest) -> ForgetRequest:
         """Give the journal up that takes appends, and all blocks of earlier ones behind its end."""
         log = self._log
         with log.committer.commit_lock, log.committer.append_lock:
-            through = max((handle.number for handle in self._own_files()), default=0)
+            with self._own_files() as files:
+                through = max((handle.number for handle in files), default=0)
             log.next_journal.take_over_none(through)
             log.appender.roll("forgets")
         return replace(request, through=through)
@@ -283,19 +283,22 @@ class LogForgetting:
 
     # -- private: what files hold ------------------------------------------------------------------------
 
-    def _own_files(self) -> list[FileHandle]:
+    @contextmanager
+    def _own_files(self) -> Iterator[list[FileHandle]]:
+        """Pin the files of this node, oldest first: compaction closes what it has replaced."""
         with self._log.table.snapshot() as snapshot:
-            files = list(snapshot.file_list.iterate())
-        return [handle for handle in files if handle.node == self._log.settings.node]
+            node = self._log.settings.node
+            yield [handle for handle in snapshot.file_list.iterate() if handle.node == node]
 
     def _holding(self, request: ForgetRequest) -> Iterator[tuple[FileHandle, str | None]]:
         """Yield the files that hold something of a request, oldest first; why, if they do not say."""
-        for handle in self._own_files():
-            try:
-                if self._may_hold(handle, request):
-                    yield handle, self._log.damaged.get(handle.uuid)
-            except (CorruptFileError, *STORE_ERRORS) as error:
-                yield handle, str(error)
+        with self._own_files() as files:
+            for handle in files:
+                try:
+                    if self._may_hold(handle, request):
+                        yield handle, self._log.damaged.get(handle.uuid)
+                except (CorruptFileError, *STORE_ERRORS) as error:
+                    yield handle, str(error)
 
     def _may_hold(self, handle: FileHandle, request: ForgetRequest) -> bool:
         """Say whether a file has something of a request. CorruptFileError, and what the store raises."""
@@ -374,9 +377,10 @@ class LogForgetting:
     def _rewritten(self, file: HeldBefore) -> RewrittenFile:
         """Return what a file has become: the object that holds its other messages, if that is published."""
         node, uuid, key = self._log.settings.node, file.uuid, None
-        for handle in self._own_files():
-            row = handle.row
-            if row is not None and uuid in (row.uuid, *(part.uuid for part in row.parts)):
+        with self._own_files() as files:
+            rows = [handle.row for handle in files if handle.row is not None]
+        for row in rows:
+            if uuid in (row.uuid, *(part.uuid for part in row.parts)):
                 key = row.object_key
         return RewrittenFile(make_file_id(file.number, node), node, uuid.hex(), key)
 

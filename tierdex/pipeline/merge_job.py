@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.compactor.merge import plan_merge
 from tierdex.compactor.upload import Target
 from tierdex.errors import InvalidRequestError
+from tierdex.lifecycle.expiry import expire_rows
 from tierdex.lifecycle.manifest import Change, FileRow, ManifestState, NodeKind, RemoveReason
 from tierdex.lifecycle.retention import plan_expiry
 from tierdex.lifecycle.row_codec import decode_row, encode_row
@@ -208,7 +209,7 @@ def _expire(target: JobNode, now_ms: int) -> None:
     state = target.shared.state
     gone = plan_expiry(state.index_files.values(), state.retention, now_ms)
     if gone:
-        target.shared.remove([row.uuid for row in gone], RemoveReason.EXPIRED)
+        expire_rows(target.shared, gone)
 
 
 def commit_merges(

@@ -95,13 +95,14 @@ class JobNode:
         return frozenset()
 
     def _without_lost_sources(self, merges: Sequence[Merge]) -> list[Merge]:
-        """Leave out merges with a source that its own node no longer lists: it may have expired.
+        """Leave out merges with a source that its own node no longer lists, or is about to remove.
 
-        The commit checks the sources of this node only. A source of another node that expires
-        between this check and the commit is visible again until the merged file is dropped.
+        The commit checks the sources of this node only. One of another node that expires between this check
+        and the commit raises this node's floor first (`lifecycle.expiry`).
         """
         owners = {ref.node for rows, _ in merges for ref in rows[0].replaces}
-        listed = {owner: open_log(self._store, owner).load().files for owner in owners}
+        states = {owner: open_log(self._store, owner).load() for owner in owners}
+        listed = {owner: state.files.keys() - state.expiring for owner, state in states.items()}
         kept = []
         for rows, own in merges:
             replaces = rows[0].replaces  # all of its files replace the same

@@ -4,7 +4,7 @@ Arithmetic over the files of index and logs, and `nodes()`: storage, PUTs of fil
 GETs of readers that refresh, GETs of lookups. With the URL of a running service its metrics tell what it
 really sends.
 
-Depends on the other modules of this folder, clock, lifecycle, settings and storage_layer.
+Depends on the other modules of this folder, clock, compactor, lifecycle, settings and storage_layer.
 """
 
 from __future__ import annotations

@@ -403,8 +403,8 @@ class ManifestFollower:
     def is_overdue(self) -> bool:
         """Say whether a manifest is nearly as old as `max_staleness`, though nothing failed at it.
 
-        Nearly, since time goes by until the question that asks this is answered. A manifest of half that age is,
-        unless threads read it again before long.
+        Nearly, since time goes by until the question that asks this is answered. A manifest of half that age
+        is, unless threads read it again before long.
         """
         if self._listing_error is not None:
             return False
