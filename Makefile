@@ -79,6 +79,7 @@ test: lint-and-kernels ## lint, then every test, by three processes (TEST_PROCES
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --junitxml=.cache/test-report.xml $(TEST_ARGS)
 
 test-fast: $(STAMPS)/fast ## the tests of the inner loop, without lint (see CONTRIBUTING.md)
+	@find tierdex -name '*.nbi' | grep -q . || $(BIN)/python -m tools.compile_kernels
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --fast $(TEST_ARGS)
 
 audit: $(STAMPS)/test ## ask the advisory service about everything installed

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from benchmarks.bench import Bench
     from benchmarks.measure import Timings
     from benchmarks.peers import Peer
+    from tierdex import Lookup
 
 NS = 1e9
 MANY = 1000
@@ -212,7 +213,7 @@ def query_batch(loaded: Loaded) -> None:
         contestants[peer.name] = get_many_of(peer, loaded, few)
 
     def plain(_round: int) -> float:
-        lookups = [{"topic": TOPIC, "key": key} for key in loaded.texts(few * MANY)]
+        lookups: list[Lookup] = [{"topic": TOPIC, "key": key} for key in loaded.texts(few * MANY)]
         parts = [lookups[i : i + MANY] for i in range(0, len(lookups), MANY)]
         return seconds(lambda: [index.query_batch(part) for part in parts]) / len(lookups) * NS
 

@@ -27,7 +27,7 @@ from benchmarks.data import START_MS, TOPIC, Block
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex import Durability, Index
+    from tierdex import Durability, Index, Lookup
     from tierdex.testing.faulty_store import FaultyStore
 
 MANY = 1000  # keys of a batch
@@ -99,7 +99,7 @@ class Steps:
         return ask, len(tables) * MANY
 
     def query_batch_objects(self, _round: int) -> tuple[Callable[[], Any], int]:
-        batches = [
+        batches: list[list[Lookup]] = [
             [{"topic": TOPIC, "key": key} for key in self._keys(MANY).to_pylist()] for _ in range(5)
         ]
 

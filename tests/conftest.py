@@ -22,6 +22,7 @@ from tests.worker_schedule import GroupScheduling, is_slow, longest_first
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
+S3_SERVERS = frozenset({"moto_server", "radosgw", "s3_server"})
 _ROOM_BYTES = 6 << 30  # a third is for the packages that a Spark cluster unpacks
 
 
@@ -85,6 +86,10 @@ def pytest_collection_modifyitems(config, items):
         heavy = [item for item in items if item.get_closest_marker("heavy")]
         config.hook.pytest_deselected(items=heavy)
         items[:] = [item for item in items if item not in heavy]
+    if config.getoption("fast"):  # its environment has no S3 server
+        asking = [item for item in items if S3_SERVERS & set(item.fixturenames)]
+        config.hook.pytest_deselected(items=asking)
+        items[:] = [item for item in items if item not in asking]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: longest_first(item.nodeid))
 

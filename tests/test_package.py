@@ -31,11 +31,12 @@ HEAVY = (
 )
 
 PUBLIC_NAMES = [
-    "Answer", "AppendReceipt", "AsyncClient", "Client", "DiskRoom", "Durability", "Entry", "Explain",
-    "FileInfo", "ForgetReceipt", "FoundMessages", "Histogram", "Index", "Journey", "Keys", "KnownTopics",
-    "LogFileInfo", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError",
-    "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "ReadPolicyName", "Receipt", "Settings",
-    "ShownMessage", "Time", "TimerHour", "TopicInfo", "Unasked", "__version__", "errors", "follow",
+    "Answer", "AppendReceipt", "ArrayColumn", "ArrowColumn", "AsyncClient", "Bodies", "Client", "DiskRoom",
+    "Durability", "Entry", "Explain", "FileInfo", "ForgetReceipt", "FoundMessages", "HeaderLists",
+    "Histogram", "Index", "Integers", "Journey", "KeyLists", "Keys", "KnownTopics", "LogFileInfo", "Lookup",
+    "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
+    "QueueReader", "ReadAnswer", "ReadPolicyName", "Receipt", "Settings", "ShownMessage", "Texts", "Time",
+    "TimerHour", "Times", "TopicInfo", "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",

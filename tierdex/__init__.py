@@ -11,6 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tierdex import errors
     from tierdex.client.remote import AsyncClient, Client
+    from tierdex.column_types import (
+        ArrayColumn,
+        ArrowColumn,
+        Bodies,
+        HeaderLists,
+        Integers,
+        KeyLists,
+        Lookup,
+        Texts,
+        Times,
+    )
     from tierdex.following.follow import follow
     from tierdex.index_service.answer import Answer, Entry, Explain, Missing, Unasked
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
@@ -42,7 +53,10 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "AppendReceipt",
+    "ArrayColumn",
+    "ArrowColumn",
     "AsyncClient",
+    "Bodies",
     "Client",
     "DiskRoom",
     "Durability",
@@ -51,12 +65,16 @@ __all__ = [
     "FileInfo",
     "ForgetReceipt",
     "FoundMessages",
+    "HeaderLists",
     "Histogram",
     "Index",
+    "Integers",
     "Journey",
+    "KeyLists",
     "Keys",
     "KnownTopics",
     "LogFileInfo",
+    "Lookup",
     "Message",
     "MessageLog",
     "Missing",
@@ -71,8 +89,10 @@ __all__ = [
     "Receipt",
     "Settings",
     "ShownMessage",
+    "Texts",
     "Time",
     "TimerHour",
+    "Times",
     "TopicInfo",
     "Unasked",
     "__version__",
@@ -82,6 +102,10 @@ __all__ = [
 
 _HOMES = {
     "tierdex.client.remote": ("AsyncClient", "Client"),
+    "tierdex.column_types": (
+        "ArrayColumn", "ArrowColumn", "Bodies", "HeaderLists", "Integers", "KeyLists", "Lookup", "Texts",
+        "Times",
+    ),
     "tierdex.following.follow": ("follow",),
     "tierdex.index_service.answer": ("Answer", "Entry", "Explain", "Missing", "Unasked"),
     "tierdex.index_service.file_info": ("FileInfo", "NodeInfo", "TopicInfo"),

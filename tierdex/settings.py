@@ -9,13 +9,14 @@ Depends on errors, pydantic and pydantic_settings.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict, SettingsError
 
 from tierdex.errors import InvalidRequestError
 
@@ -44,6 +45,27 @@ def _own_node() -> str:
 
 
 IdForm = Annotated[str, Field(pattern=r"^(off|uuidv7|ulid|snowflake:(0|[1-9][0-9]{0,14}))$")]
+
+
+def _texts(value: Any) -> Any:
+    """Return a list of texts that is written as one: as JSON, or with commas between them."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"must be texts with commas between them, or JSON: {error}") from error
+    return [each.strip() for each in value.split(",") if each.strip()]
+
+
+def _peers(value: Any) -> Any:
+    return value if value in ("off", "auto") else _texts(value)
+
+
+# NoDecode: a variable is not read as JSON before it is looked at here.
+Texts = Annotated[list[str], NoDecode, BeforeValidator(_texts)]
+Peers = Annotated[Literal["off", "auto"] | list[str], NoDecode, BeforeValidator(_peers)]
 
 
 class EnvironmentSettings(BaseSettings):
@@ -84,7 +106,7 @@ class Settings(EnvironmentSettings):
         True,
         description="run compaction, upload and refresh in threads; off: `run_compaction()` does it",
     )
-    read_nodes: list[str] | None = Field(
+    read_nodes: Texts | None = Field(
         None,
         description="answer only from these nodes of the store; none: from all. Name the shared nodes "
         "that jobs merge these into as well: what was merged is answered from there",
@@ -112,12 +134,12 @@ class Settings(EnvironmentSettings):
         max_length=2048,
         description="where other nodes reach this one's HTTP service (`http://10.0.0.7:8080`); none: nowhere",
     )
-    peers: Literal["off", "auto"] | list[str] = Field(
+    peers: Peers = Field(
         "off",
         description="ask live owners for what they have not published: `auto` those that say where they "
         "serve and that `peer_allow` matches, a list of URLs those; `off`: nobody",
     )
-    peer_allow: list[str] = Field(
+    peer_allow: Texts = Field(
         default_factory=list,
         description="hosts, or `host:port`, that `peers=auto` may ask and send its key to; `*` as in "
         "file names",
@@ -331,8 +353,16 @@ def load(model: type[M], overrides: Mapping[str, Any]) -> M:
     try:
         return model(**overrides)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
+        found = error.errors()
+        name = str(found[0]["loc"][0]) if found[0]["loc"] else ""  # of a rule over several
+        if found[0]["type"] == "extra_forbidden":
             raise InvalidRequestError("there is no such setting", field=name) from error
-        raise InvalidRequestError(str(first["msg"]), field=name) from error
+        # Of a setting with alternatives there is an error for each.
+        told = [_told(each["msg"]) for each in found if each["loc"][:1] == found[0]["loc"][:1]]
+        raise InvalidRequestError(" or ".join(dict.fromkeys(told)), field=name or None) from error
+    except SettingsError as error:  # a variable of a mapping that is not JSON
+        raise InvalidRequestError(f"{error}: the variable takes JSON") from error
+
+
+def _told(message: str) -> str:
+    return message.replace("Input should be", "must be").removeprefix("Value error, ")

@@ -23,7 +23,7 @@ _LEVELS: Final[tuple[Durability, ...]] = get_args(Durability)
 OnError = Literal["partial", "fail"]
 ReadPolicyName = Literal["DISABLE", "NOT_IN_DISK", "NOT_IN_MEM", "FORCE"]
 # A string is an iterable of strings too: with one of these types a checker refuses `keys="abc"`.
-Keys = list[str] | tuple[str, ...] | set[str] | frozenset[str]
+Keys = str | list[str] | tuple[str, ...] | set[str] | frozenset[str]
 
 
 def check_durability(level: str) -> Durability:
@@ -32,6 +32,14 @@ def check_durability(level: str) -> Durability:
         if level == known:
             return known
     raise InvalidRequestError(f"must be one of {', '.join(_LEVELS)}", field="durability")
+
+
+def check_text(value: object, field: str) -> str:
+    """Return a string that UTF-8 can say: one without lone surrogates."""
+    if not isinstance(value, str):
+        raise InvalidRequestError("must be a string", field=field)
+    _encode(value, field)
+    return value
 
 
 def check_topic(topic: object, field: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.app.conftest import ENTRY, assert_problem
+from tierdex.app.http.same_origin import is_own_host
 from tierdex.app.rights import Scope
 
 JSON = {"content-type": "application/json"}
@@ -68,3 +69,17 @@ def test_key_is_enough_since_no_page_can_add_one(make_caller, keys):
     headers = {**JSON, "origin": "https://ui.example", "sec-fetch-site": "cross-site"}
     assert caller.post("/v1/admin/roll", headers=headers, key=key).status_code == 200
     assert_problem(caller.post("/v1/admin/roll", headers=headers), 403, "permission-denied")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [
+        ("localhost", True), ("LOCALHOST:8080", True), ("127.0.0.1:8080", True), ("[::1]:8080", True),
+        ("[::1]", True), ("127.9.9.9", True), ("ui.example:443", True),
+        ("localhost:1.evil.com", False), ("localhost:80:80", False), ("127.0.0.1.evil.com", False),
+        ("localhost:", False), ("localhost@evil.com", False), ("[::1].evil.com", False), ("", False),
+        ("[localhost]:80", False), ("localhost:123456", False), ("evil.com", False),
+    ],
+)  # fmt: skip
+def test_host_is_looked_at_whole(host, is_own):
+    assert is_own_host(host, {"ui.example"}) == is_own

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import anyio
 import httpx2
 import numpy as np
@@ -293,7 +295,7 @@ def test_page_that_is_no_answer_becomes_an_error(make_client, body):
         with pytest.raises(errors.UnavailableError, match="not by the service") as caught:
             call()
         assert "secret" not in str(caught.value)
-    assert transport.requests == 3  # the put is sent once
+    assert transport.requests == 4  # the put as well: it is found once
 
 
 def unavailable():
@@ -314,14 +316,60 @@ def test_read_is_given_up_with_a_typed_error(make_client):
     assert transport.requests == 3
 
 
-def test_put_is_sent_once_unless_no_connection_was_made(make_client):
+def test_put_that_timed_out_is_sent_again_since_an_entry_is_found_once(make_client):
+    client, transport = make_client([httpx2.ReadTimeout("slow")])
+    assert client.put(**ENTRY, keys=["sent twice"]) == "os"
+    assert transport.requests == 2
+    client.put(**ENTRY, keys=["sent twice"])
+    assert len(client.query("orders", key="sent twice").entries) == 1
+    client, transport = make_client([httpx2.ReadTimeout("slow")])
+    client.put_batch(**{**ENTRY, "offset": [7, 8]}, keys=["a", "b"])
+    assert transport.requests == 2
+
+
+def test_append_is_sent_once_unless_no_connection_was_made(make_client):
     client, transport = make_client([httpx2.ReadTimeout("slow")])
     with pytest.raises(errors.UnavailableError):
-        client.put(**ENTRY, keys=["k"])
+        client.append(topic="t", queue_id=0, body=b"x")
     assert transport.requests == 1
-    client, transport = make_client([httpx2.ConnectError("refused")])
-    assert client.put(**ENTRY, keys=["k"]) == "os"
-    assert transport.requests == 2
+
+
+def test_plain_request_to_a_service_with_tls_is_told_about_https(make_client):
+    client, _ = make_client([httpx2.RemoteProtocolError("Server disconnected")] * 9)
+    with pytest.raises(errors.UnavailableError, match="begins with https://"):
+        client.topics()
+
+
+TEXTS = {"topic": "t", "key": "k", "message_id": "m", "cursor": "c", "file_id": "f", "group": "g",
+         "id_time": "off", "node": "n"}  # fmt: skip
+GIVEN = {"queue_id": 0, "offset": 0, "size": 1, "timestamp": 1, "body": b"", "lookups": []}
+
+
+@pytest.mark.parametrize("bad", ["\ud800", 7], ids=["surrogate", "number"])
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [
+        (verb.__name__, name)
+        for verb in vars(calls).values()
+        if inspect.isfunction(verb)
+        and verb.__module__ == calls.__name__
+        and verb.__name__[0] != "_"
+        for name in inspect.signature(verb).parameters
+        if name in TEXTS
+    ],
+)
+def test_name_that_is_no_text_is_refused_before_or_by_the_service(client, verb, name, bad):
+    wanted = inspect.signature(getattr(calls, verb)).parameters.values()
+    given = {
+        each.name: {**TEXTS, **GIVEN}[each.name] for each in wanted if each.default is each.empty
+    }
+    with pytest.raises(errors.InvalidRequestError):
+        getattr(client, verb)(**{**given, name: bad})
+
+
+def test_list_of_lookups_is_refused_where_a_table_is_wanted(client):
+    with pytest.raises(errors.InvalidRequestError, match="query_batch"):
+        client.query_batch_arrow([{"topic": "t", "key": "k"}])
 
 
 def test_refusal_is_not_tried_again(make_client):

@@ -28,9 +28,13 @@ def load_arrow() -> Any:
 def arrow_body(table: Any) -> bytes:
     """Return a table as an Arrow stream."""
     pa = load_arrow()
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        raise InvalidRequestError(
+            "must be a pyarrow Table; a list goes to `query_batch`", field="lookups"
+        )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+        writer.write(table)
     return bytes(sink.getvalue())
 
 

@@ -1,6 +1,6 @@
 """`Call`: one request to a service, how its answer is read, and the texts of requests.
 
-Pure. Depends on errors and orjson.
+Pure. Depends on errors, value_rules and orjson.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 import orjson
 
 from tierdex.errors import InvalidRequestError
+from tierdex.value_rules import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -23,7 +24,7 @@ ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request. `is_read`: it changes nothing, so it may be repeated."""
+    """One request. `is_repeatable`: twice does what once does, so that a timeout is no end."""
 
     method: str
     path: str
@@ -31,7 +32,7 @@ class Call(Generic[T]):
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     media_type: str = JSON
-    is_read: bool = True
+    is_repeatable: bool = True
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     Work = Call[T] | Steps[T]
 
 
+_TEXTS: Final = frozenset({"topic", "key", "message_id", "cursor", "group", "id_time", "node"})
+
+
 def json_body(document: Any) -> bytes:
     try:
         return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -56,7 +60,13 @@ def json_body(document: Any) -> bytes:
 
 
 def query_string(**values: Any) -> dict[str, str]:
-    """Return the values that are set, as text; False is the default of the one flag there is."""
+    """Return the values that are set, as text; False is the default of the one flag there is.
+
+    Raises InvalidRequestError for a name that is no text: the service would look up what it is spelled as.
+    """
+    for name in _TEXTS & values.keys():
+        if values[name] is not None:
+            check_text(values[name], name)
     return {
         name: "true" if value is True else _text(value)
         for name, value in values.items()

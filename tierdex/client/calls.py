@@ -17,12 +17,13 @@ from tierdex.client.call import ARROW_STREAM, Call, json_body, query_string
 from tierdex.errors import NotFoundError
 from tierdex.index_service.histogram import DEFAULT_BUCKETS
 from tierdex.index_service.receipt import name_of_request
-from tierdex.value_rules import one_or_many
+from tierdex.value_rules import check_text, one_or_many
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.client.call import Steps
+    from tierdex.column_types import Integers, KeyLists, Lookup, Texts, Times
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.histogram import Histogram
@@ -58,19 +59,20 @@ def put(
     }  # fmt: skip
     given = {name: value for name, value in entry.items() if value is not None}
     body = {"entries": [given], "durability": durability}
-    return Call("POST", "/v1/entries", _durability, body=json_body(body), is_read=False)
+    # Put twice it is found once: a lookup returns an entry of one key, location and time once.
+    return Call("POST", "/v1/entries", _durability, body=json_body(body))
 
 
 def put_batch(
     *,
-    topic: Any,
-    key: Any = None,
-    keys: Any = None,
-    message_id: Any = None,
-    queue_id: Any,
-    offset: Any,
-    size: Any,
-    timestamp: Any,
+    topic: Texts,
+    key: Texts | None = None,
+    keys: KeyLists | None = None,
+    message_id: Texts | None = None,
+    queue_id: Integers,
+    offset: Integers,
+    size: Integers,
+    timestamp: Times,
     durability: Durability = "os",
 ) -> Call[str]:
     """Put columns (Arrow, numpy, lists, or one value for all rows), all or nothing."""
@@ -80,7 +82,7 @@ def put_batch(
     }  # fmt: skip
     body = arrow_body(entry_columns(columns))
     level = {"durability": durability}
-    return Call("POST", "/v1/entries", _durability, level, body, ARROW_STREAM, is_read=False)
+    return Call("POST", "/v1/entries", _durability, level, body, ARROW_STREAM)
 
 
 def flush(durability: Durability = "os") -> Call[str]:
@@ -163,7 +165,7 @@ def journey(
 
 
 def query_batch(
-    lookups: Sequence[Mapping[str, Any]],
+    lookups: Sequence[Lookup],
     *,
     max_count: int | None = None,
     on_error: OnError = "partial",
@@ -249,14 +251,18 @@ def clock_skew() -> Call[float | None]:
     return Call("GET", "/v1/admin/nodes", lambda body: answers.read_json(body).get("clock_skew_s"))
 
 
+def _quoted(file_id: str) -> str:
+    return quote(check_text(file_id, "file_id"), safe="")
+
+
 def file(file_id: str) -> Call[FileInfo]:
     """Return one file. Raises NotFoundError."""
-    return Call("GET", f"/v1/admin/files/{quote(file_id, safe='')}", answers.read_file)
+    return Call("GET", f"/v1/admin/files/{_quoted(file_id)}", answers.read_file)
 
 
 def verify_file(file_id: str) -> Call[list[str]]:
     """Return the broken rules of a file, in words."""
-    path = f"/v1/admin/files/{quote(file_id, safe='')}:verify"
+    path = f"/v1/admin/files/{_quoted(file_id)}:verify"
     return Call("POST", path, lambda body: list(answers.read_json(body)["problems"]))
 
 
@@ -268,13 +274,17 @@ def compaction_status() -> Call[dict[str, Any]]:
 def run_compaction() -> Call[int]:
     """Compact and publish all that is due; return the number of units done."""
     path = "/v1/admin/compaction:run"
-    return Call("POST", path, lambda body: int(answers.read_json(body)["done"]), is_read=False)
+    return Call(
+        "POST", path, lambda body: int(answers.read_json(body)["done"]), is_repeatable=False
+    )
 
 
 def roll() -> Call[bool]:
     """Go on in the next file; return whether there was anything to roll."""
     path = "/v1/admin/roll"
-    return Call("POST", path, lambda body: bool(answers.read_json(body)["rolled"]), is_read=False)
+    return Call(
+        "POST", path, lambda body: bool(answers.read_json(body)["rolled"]), is_repeatable=False
+    )
 
 
 def refresh() -> Call[None]:
@@ -285,7 +295,7 @@ def refresh() -> Call[None]:
 def expire(*, before: Time, dry_run: bool = False) -> Call[list[FileInfo]]:
     """Drop (or only name) the files sealed before `before` (ms)."""
     body = json_body({"before": before, "dry_run": dry_run})
-    return Call("POST", "/v1/admin/expire", answers.read_files, body=body, is_read=False)
+    return Call("POST", "/v1/admin/expire", answers.read_files, body=body, is_repeatable=False)
 
 
 def forget(
@@ -300,7 +310,7 @@ def forget(
     first, *later = waits_of(0.0 if dry_run else wait)
     order = {"lookups": list(lookups), "now": now, "only": only, "dry_run": dry_run, "wait": first}
     body = json_body(order)
-    call = Call("POST", "/v1/admin/forget", answers.read_receipt, body=body, is_read=False)
+    call = Call("POST", "/v1/admin/forget", answers.read_receipt, body=body, is_repeatable=False)
     return _see_through(call, later)
 
 
@@ -312,7 +322,9 @@ def resume_forgetting(forgetting: str | Receipt, *, wait: float = 0.0) -> Steps[
 
 def _resume(forgetting: str | Receipt, wait: float) -> Call[Receipt]:
     body = json_body({"forgetting": name_of_request(forgetting), "wait": wait})
-    return Call("POST", "/v1/admin/forget:resume", answers.read_receipt, body=body, is_read=False)
+    return Call(
+        "POST", "/v1/admin/forget:resume", answers.read_receipt, body=body, is_repeatable=False
+    )
 
 
 def _see_through(call: Call[Receipt], waits: Sequence[float]) -> Steps[Receipt]:

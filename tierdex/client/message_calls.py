@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.client.call import Steps
+    from tierdex.column_types import Bodies, HeaderLists, Integers, KeyLists, Texts, Times
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, ReadPolicyName
@@ -81,7 +82,7 @@ def append(
             raise out_of_range(value, INT64_MIN, INT64_MAX, name)  # JSON here has no larger ones
     sent = json_body({"messages": [{**message, "encoding": "base64"}]})
     asked = query_string(durability=durability, expect_offset=expect_offset)
-    return Call("POST", PATH, _first_offset, asked, sent, is_read=False)
+    return Call("POST", PATH, _first_offset, asked, sent, is_repeatable=False)
 
 
 def _first_offset(body: bytes) -> int:
@@ -91,15 +92,15 @@ def _first_offset(body: bytes) -> int:
 
 def append_batch(
     *,
-    topic: Any,
-    queue_id: Any,
-    body: Any,
-    key: Any = None,
-    keys: Any = None,
-    message_id: Any = None,
-    headers: Any = None,
-    timestamp: Any = None,
-    deliver_at: Any = None,
+    topic: Texts,
+    queue_id: Integers,
+    body: Bodies,
+    key: Texts | None = None,
+    keys: KeyLists | None = None,
+    message_id: Texts | None = None,
+    headers: HeaderLists | None = None,
+    timestamp: Times | None = None,
+    deliver_at: Times | None = None,
     durability: Durability = "disk",
 ) -> Call[AppendReceipt]:
     """Append messages by column, all or none; return their offsets."""
@@ -113,7 +114,7 @@ def append_batch(
 
     return Call(
         "POST", PATH, read, {"durability": durability}, arrow_body(message_columns(given._asdict())),
-        ARROW_STREAM, is_read=False, headers=_IN_ARROW,
+        ARROW_STREAM, is_repeatable=False, headers=_IN_ARROW,
     )  # fmt: skip
 
 

@@ -78,6 +78,8 @@ class _Connection:
         if not compressed:
             headers["accept-encoding"] = "identity"
         if api_key is not None:
+            if not (isinstance(api_key, str) and api_key.isascii()):
+                raise InvalidRequestError("must be ASCII text", field="api_key")
             headers["authorization"] = f"Bearer {api_key}"
         self._options: dict[str, Any] = {
             "base_url": self.url,
@@ -112,7 +114,7 @@ class _Connection:
         raise NotImplementedError
 
     def _retry(self, call: Call[Any]) -> Retry:
-        return Retry(self._attempts, is_read=call.is_read, ids=self._ids)
+        return Retry(self._attempts, is_repeatable=call.is_repeatable, ids=self._ids)
 
 
 def _request(call: Call[Any]) -> dict[str, Any]:

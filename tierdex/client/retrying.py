@@ -27,9 +27,9 @@ _LONGEST_WAIT_S = 120.0  # for a service that says when: to come earlier is in v
 class Retry:
     """The attempts of one call."""
 
-    def __init__(self, attempts: int, *, is_read: bool, ids: IdSource) -> None:
+    def __init__(self, attempts: int, *, is_repeatable: bool, ids: IdSource) -> None:
         self._left = attempts - 1
-        self._is_read = is_read
+        self._is_repeatable = is_repeatable
         self._ids = ids
         self._pause_s = _FIRST_PAUSE_S
 
@@ -38,7 +38,7 @@ class Retry:
         is_limited = isinstance(error, RateLimitedError)
         is_undone = is_limited or isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         may_pass = isinstance(error, httpx2.TransportError | UnavailableError)
-        if not may_pass or self._left <= 0 or not (is_undone or self._is_read):
+        if not may_pass or self._left <= 0 or not (is_undone or self._is_repeatable):
             ours = typed(error)
             if ours is error:
                 raise error
@@ -60,8 +60,20 @@ def typed(error: Exception) -> Exception:
         return InvalidRequestError(f"cannot be sent: {error}")
     if isinstance(error, httpx2.HTTPError):
         reason = str(error) or type(error).__name__
-        return UnavailableError(f"no answer from {_asked(error)}: {reason}")
+        return UnavailableError(f"no answer from {_asked(error)}: {reason}{_hint(error)}")
     return error
+
+
+def _hint(error: httpx2.HTTPError) -> str:
+    """Return what to look at when the two ends may not agree on TLS."""
+    address = _asked(error)
+    if address.startswith("http://") and isinstance(
+        error, httpx2.RemoteProtocolError | httpx2.ReadError
+    ):
+        return " (if the service has a certificate, its address begins with https://)"
+    if address.startswith("https://") and "WRONG_VERSION_NUMBER" in str(error):
+        return " (the service speaks plain HTTP: its address begins with http://)"
+    return ""
 
 
 def _asked(error: httpx2.HTTPError) -> str:

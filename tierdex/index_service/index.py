@@ -33,13 +33,14 @@ from tierdex.indexfile.schema import message_schema
 from tierdex.value_rules import check_durability, check_key, one_or_many
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Executor
     from pathlib import Path
     from types import TracebackType
     from typing import Unpack
 
     from tierdex.clock import Clock
+    from tierdex.column_types import KeyLists, Lookup, Texts, Times
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.components import Components
@@ -214,11 +215,11 @@ class Index(OperatedIndex):
     def put_batch(
         self,
         *,
-        topic: Any,
-        key: Any = None,
-        keys: Any = None,
-        message_id: Any = None,
-        timestamp: Any,
+        topic: Texts,
+        key: Texts | None = None,
+        keys: KeyLists | None = None,
+        message_id: Texts | None = None,
+        timestamp: Times,
         durability: Durability = "os",
         schema: Schema | None = None,
         **location: Any,
@@ -438,7 +439,7 @@ class Index(OperatedIndex):
 
     def query_batch(
         self,
-        lookups: Sequence[Mapping[str, Any]],
+        lookups: Sequence[Lookup],
         *,
         max_count: int | None = None,
         on_error: OnError = "partial",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from tierdex.clock import Clock
+    from tierdex.column_types import Bodies, HeaderLists, Integers, KeyLists, Texts, Times
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
@@ -194,15 +195,15 @@ class MessageLog(OperatedLog):
     def append_batch(
         self,
         *,
-        topic: Any,
-        queue_id: Any,
-        body: Any,
-        key: Any = None,
-        keys: Any = None,
-        message_id: Any = None,
-        headers: Any = None,
-        timestamp: Any = None,
-        deliver_at: Any = None,
+        topic: Texts,
+        queue_id: Integers,
+        body: Bodies,
+        key: Texts | None = None,
+        keys: KeyLists | None = None,
+        message_id: Texts | None = None,
+        headers: HeaderLists | None = None,
+        timestamp: Times | None = None,
+        deliver_at: Times | None = None,
         durability: Durability = "disk",
     ) -> AppendReceipt:
         """Append many messages by column, in order of rows; return their offsets.
@@ -249,15 +250,15 @@ class MessageLog(OperatedLog):
     def append_batch_nowait(
         self,
         *,
-        topic: Any,
-        queue_id: Any,
-        body: Any,
-        key: Any = None,
-        keys: Any = None,
-        message_id: Any = None,
-        headers: Any = None,
-        timestamp: Any = None,
-        deliver_at: Any = None,
+        topic: Texts,
+        queue_id: Integers,
+        body: Bodies,
+        key: Texts | None = None,
+        keys: KeyLists | None = None,
+        message_id: Texts | None = None,
+        headers: HeaderLists | None = None,
+        timestamp: Times | None = None,
+        deliver_at: Times | None = None,
         durability: Durability = "disk",
     ) -> PendingBatch:
         """Stage many messages; `commit.add_callback(level, ...)` tells when they are safe.

@@ -10,6 +10,7 @@ Depends on errors.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from tierdex.errors import PermissionDeniedError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(?::[0-9]{1,5})?")
 READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PAGE_HEADERS = frozenset({"authorization", "origin", "sec-fetch-site", "host"})  # all it looks at
 
@@ -46,9 +48,14 @@ def _refusal(origin: str) -> PermissionDeniedError:
 
 
 def is_own_host(host: str, allowed: Collection[str]) -> bool:
-    """Return whether a Host header names this machine's loopback, or an allowed name."""
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    name = name.strip("[]").lower()
+    """Return whether a Host header names this machine's loopback, or an allowed name.
+
+    The whole header is looked at (RFC 9110, section 7.2): behind the name there may be a port, nothing else.
+    """
+    found = _HOST.fullmatch(host.lower())
+    if found is None:
+        return False
+    name = found[1].strip("[]")
     return name == "localhost" or name in allowed or _is_loopback(name)
 
 

@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from tierdex.settings import MIB, EnvironmentSettings, load
+from tierdex.settings import MIB, EnvironmentSettings, Texts, load
 
 ScopeName = Literal["read", "message", "write", "admin"]
 # With public keys only: a secret that the issuer shares with us would let us, and who reads ours, sign.
@@ -58,11 +58,11 @@ class ServerSettings(EnvironmentSettings):
     allow_anonymous: ScopeName | None = Field(
         None, description="scope of a caller without a key; none: keys decide, or loopback only"
     )
-    allowed_hosts: list[str] = Field(
+    allowed_hosts: Texts = Field(
         default_factory=list,
         description="further names that the Host header may carry while no keys are set",
     )
-    allowed_origins: list[str] = Field(
+    allowed_origins: Texts = Field(
         default_factory=list,
         description="further origins (`https://ui.example`) whose pages may POST without a key",
     )

@@ -13,7 +13,7 @@ Depends on orjson, numpy, pyarrow, documents, row_text and http.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import orjson
@@ -29,6 +29,7 @@ from tierdex.errors import InvalidRequestError, UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierdex.column_types import Lookup as LookupOfBatch
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.index import Index
     from tierdex.value_rules import OnError
@@ -154,7 +155,9 @@ def query_each(
         default | {name: value for name, value in lookup.items() if value is not None}
         for lookup in lookups
     ]
-    return index.query_batch(asked, on_error=on_error, fresh_within=fresh_within)
+    return index.query_batch(
+        cast("list[LookupOfBatch]", asked), on_error=on_error, fresh_within=fresh_within
+    )
 
 
 def _table_of(columns: dict[str, list[str]]) -> Any:
