@@ -7,7 +7,7 @@ import pytest
 from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.index_service.conftest import SMALL, offsets, put
 from tierdex import Index
-from tierdex.errors import NotFoundError
+from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.storage_layer.memory import MemoryStore
 
 
@@ -47,9 +47,9 @@ def test_store_without_a_manifest_is_not_found(tmp_path, place):
         Index.open(store=str(store), **SMALL)
 
 
-def test_data_folder_over_a_mistyped_store_is_not_found_unless_it_is_written(make_index, tmp_path):
+def test_data_folder_over_a_mistyped_store_is_refused_unless_it_is_new(make_index, tmp_path):
     put(make_index(store=str(tmp_path / "store")), "K", 1)
-    with pytest.raises(NotFoundError, match="storr"):
+    with pytest.raises(InvalidRequestError, match=r"belongs to store .*, not .*storr"):
         Index.open(tmp_path / "data", store=str(tmp_path / "storr"), read_only=True)
     with Index.open(tmp_path / "other", store=str(tmp_path / "storr"), **SMALL) as index:
         assert offsets(index.query("orders", key="K")) == []

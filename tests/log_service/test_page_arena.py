@@ -15,26 +15,36 @@ from tierdex.logfile.grouped.pages import OpenPage
 KIB = 1 << 10
 
 
+class AnySource:
+    """A read that takes every page."""
+
+    def takes(self, *, is_stored):
+        return True
+
+
+ANY = AnySource()
+
+
 def page(number, size=16 * KIB):
     return OpenPage.of(number, None, bytes(size))
 
 
 def numbers(arena, uuid, count):
-    return [number for number in range(count) if arena.get(uuid, number) is not None]
+    return [number for number in range(count) if arena.get(uuid, number, ANY) is not None]
 
 
 def test_pages_of_the_tier_push_no_local_page_out_while_they_have_a_quarter():
     arena = PageArena(64 * 17 * KIB)
     for number in range(48):
-        arena.put(b"local", [page(number)], is_local=True)
+        arena.put(b"local", [page(number)], is_local=True, is_stored=False)
     for number in range(1000):
-        arena.put(b"tier", [page(number)], is_local=False)
+        arena.put(b"tier", [page(number)], is_local=False, is_stored=False)
     assert numbers(arena, b"local", 48) == list(range(48))
     kept = numbers(arena, b"tier", 1000)
     assert kept == list(range(1000 - len(kept), 1000))
     assert len(kept) >= 15
     for number in range(48, 96):
-        arena.put(b"local", [page(number)], is_local=True)
+        arena.put(b"local", [page(number)], is_local=True, is_stored=False)
     assert len(numbers(arena, b"tier", 1000)) >= 14
     assert numbers(arena, b"local", 96)[-1] == 95
 
@@ -43,9 +53,9 @@ def test_pages_of_the_tier_push_no_local_page_out_while_they_have_a_quarter():
 def test_least_recently_used_page_goes_first(is_local):
     arena = PageArena(20 * 17 * KIB)
     for number in range(20):
-        arena.put(b"f", [page(number)], is_local=is_local)
-    arena.get(b"f", 0)
-    arena.put(b"f", [page(20)], is_local=is_local)
+        arena.put(b"f", [page(number)], is_local=is_local, is_stored=False)
+    arena.get(b"f", 0, ANY)
+    arena.put(b"f", [page(20)], is_local=is_local, is_stored=False)
     assert 0 in numbers(arena, b"f", 21)
     assert 1 not in numbers(arena, b"f", 21)
 
@@ -56,7 +66,7 @@ def test_budget_is_kept_in_memory_as_it_is_counted():
     tracemalloc.start()
     try:
         for number in range(2000):
-            arena.put(b"f", [page(number, 4 * KIB)], is_local=number % 2 == 0)
+            arena.put(b"f", [page(number, 4 * KIB)], is_local=number % 2 == 0, is_stored=False)
         snapshot = tracemalloc.take_snapshot()
     finally:
         tracemalloc.stop()
@@ -67,8 +77,8 @@ def test_budget_is_kept_in_memory_as_it_is_counted():
     taken = sum(trace.size for trace in ours.traces)
     assert taken > budget / 2
     assert taken <= budget
-    arena.put(b"f", [page(5000, budget // 8)], is_local=True)
-    assert arena.get(b"f", 5000) is None  # a large page would push many out
+    arena.put(b"f", [page(5000, budget // 8)], is_local=True, is_stored=False)
+    assert arena.get(b"f", 5000, ANY) is None  # a large page would push many out
 
 
 def test_page_that_was_read_is_not_read_again():

@@ -184,3 +184,47 @@ def test_merge_of_published_files_reads_their_copies_where_these_verify(world, i
     assert (world.requests > 0) == is_damaged
     assert [m.body for m in log.reader("q", 0)] == bodies
     assert len(kept(world)) <= 1
+
+
+ARENA = {**QUIET, "page_arena_bytes": 16 << 20}
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_force_takes_no_page_that_was_decoded_of_a_local_file_or_copy(world, many):
+    log = world.open(**ARENA, keep_local_bytes=64 << 20)
+    body = world.publish(log, [0], 8)
+    ask = (lambda policy: log.read_many([("q", 0, 0)], policy=policy)) if many else (
+        lambda policy: log.read("q", 0, 0, policy=policy)
+    )  # fmt: skip
+    for _ in range(2):
+        ask("NOT_IN_DISK")  # its pages are in the arena, of the kept copy
+    world.store.asked.clear()
+    answer = ask("FORCE")
+    assert [m.body for m in (answer[0] if many else answer).messages] == body
+    assert (answer.explain.arena, answer.explain.kept_copy) == (0, 0)
+    assert world.requests > 0
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_disable_names_what_the_store_alone_has_though_its_pages_are_in_memory(world, many):
+    log = world.open(**ARENA)
+    body = world.publish(log, [0], 8)
+    assert [m.body for m in read(log, "FORCE").messages] == body  # in the arena, of the store
+    if many:
+        (answer,) = log.read_many([("q", 0, 0)], policy="DISABLE")
+    else:
+        answer = read(log, "DISABLE")
+    assert len(answer) == 0
+    assert "DISABLE" in answer.missing[0].reason
+    assert [m.body for m in read(log).messages] == body
+
+
+def test_no_copy_is_served_after_a_restart_without_a_budget_for_copies(world):
+    log = world.open(**KEEP)
+    body = world.publish(log, [0], 8)
+    log.close()
+    log = world.open(**QUIET, keep_local_bytes=0)
+    assert kept(world) == []
+    answer = read(log)
+    assert [m.body for m in answer.messages] == body
+    assert (answer.explain.kept_copy, world.requests) == (0, 1)

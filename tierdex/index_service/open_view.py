@@ -1,6 +1,6 @@
 """The view that every opened index has, for reading and for writing: store, table, caches, manifests.
 
-Depends on components, compactor, ingest, peers, query, readers, requests, view, lifecycle,
+Depends on components, folder_store, compactor, ingest, peers, query, readers, requests, view, lifecycle,
 storage_layer and errors.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierdex.compactor.queue_table import QueueTables
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.components import Components
+from tierdex.index_service.folder_store import settle_store
 from tierdex.index_service.ingest.watermark import Watermarks
 from tierdex.index_service.query.executor import LookupExecutor
 from tierdex.index_service.query.in_memory import LocalQueries
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 class Places(NamedTuple):
     """The places of an index.
 
-    `store` None is `DATA/store`, or an empty store in memory where there is no data folder.
+    `store` None is that of the data folder (folder_store), or an empty one in memory where there is none.
     """
 
     data: DataPaths | None
@@ -63,6 +64,7 @@ class View:
     settings: Settings
     seams: Seams
     store: Store
+    store_place: str | Store  # as it was named, or as the data folder records it
     owns_store: bool  # opened here, from a url
     table: FileTable
     sidecars: SidecarCache
@@ -73,11 +75,17 @@ class View:
     executor: Executor
 
 
-def open_view(places: Places, settings: Settings, seams: Seams) -> View:
-    """Open the store, if it is given by its URL, and make the view over it. Makes no request."""
+def open_view(places: Places, settings: Settings, seams: Seams, *, adopt: bool = False) -> View:
+    """Open the store, if it is given by its URL, and make the view over it. Makes no request.
+
+    Raises InvalidRequestError for another store than that of the data folder, unless that is adopted.
+    """
     paths, store = places.data, places.store
-    if store is None:
-        store = "memory://none" if paths is None else str(paths.root / "store")
+    if paths is not None:
+        store = settle_store(seams.filesystem, paths.root, store, adopt=adopt)
+    elif store is None:
+        store = "memory://none"
+    place = os.fspath(store) if isinstance(store, os.PathLike) else store
     owns_store = isinstance(store, str | os.PathLike)
     if isinstance(store, str | os.PathLike):
         store = open_store(
@@ -115,6 +123,7 @@ def open_view(places: Places, settings: Settings, seams: Seams) -> View:
         settings=settings,
         seams=seams,
         store=store,
+        store_place=place,
         owns_store=owns_store,
         table=table,
         sidecars=sidecars,

@@ -37,6 +37,7 @@ from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableErr
 from tierdex.index_service.catalogue import Catalogue
 from tierdex.index_service.components import Components, WritingComponents
 from tierdex.index_service.folder_owner import FolderOwner
+from tierdex.index_service.folder_store import note_store
 from tierdex.index_service.folder_voice import make_folder_voice
 from tierdex.index_service.forgetting import Forgetter
 from tierdex.index_service.ingest.put_folder import PutFolder
@@ -108,7 +109,7 @@ def open_writing(
             seams.filesystem.make_folder(folder)
         recorded = read_folder_node(seams.filesystem, paths.root)
         settings = settle_node(settings, recorded, paths.root, adopt=claiming.adopt)
-        view = open_view(places, settings, seams)
+        view = open_view(places, settings, seams, adopt=claiming.adopt)
         return _OwnerOpening(paths, view, lock, claiming, leader).run()
     except BaseException:
         if view is not None:
@@ -223,6 +224,11 @@ class _OwnerOpening:
         if self._leader is not None:
             self._leader.note_claim(node.state)
         self._numbers.see(node.state.highest_number)
+        filesystem, root = self._view.seams.filesystem, self._paths.root
+        try:
+            note_store(filesystem, root, self._view.store_place)
+        except OSError as error:  # a full disk: it is noted at the next opening
+            logger.warning("store not noted", extra={"error": str(error)})
         try:
             self._folder_number.note(node.state.highest_number)
         except OSError as error:  # a full disk: only a start without store and clock would miss it

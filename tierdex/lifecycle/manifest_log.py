@@ -363,6 +363,11 @@ class ManifestLog:
                 state = self._reader.step(state)  # it may have been committed after the listing
             except NotFoundError as error:
                 known = f"though the history reached {self._expected}"
+                if not state.number:
+                    known += (
+                        f", and the store has nothing else of node {self.node}: is it the store of this "
+                        "folder? Name that with --store (store=). If it is"
+                    )
                 raise self._lost(state.number + 1, known) from error
         return state
 

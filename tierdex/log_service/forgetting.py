@@ -216,7 +216,7 @@ class LogForgetting:
     def _next_number(self) -> int:
         """Return a number above all that the record, or a file of an owner before us, knows."""
         with self._own_files() as files:
-            known = [handle.reader.forgets for handle in files]
+            known: list[int] = [handle.reader.forgets for handle in files]
         return max([self._log.record.current.number, *known]) + 1
 
     def _roll(self, request: ForgetRequest) -> ForgetRequest:

@@ -58,6 +58,7 @@ class KeptCopies:
         self._left: set[Path] = set()  # that could not be removed yet: read no more
         if paths is not None and not settings.read_only:
             self._find(paths)
+            self._make_room()  # the budget may be smaller than it was
 
     @property
     def held_bytes(self) -> int:

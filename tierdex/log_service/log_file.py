@@ -328,6 +328,7 @@ class LocalPages:
     """The pages of a file that lies here (`page_reads.PageSource`)."""
 
     is_local = True
+    is_stored = False
 
     def __init__(self, file: GroupedFile, explain: ReadExplain) -> None:
         self._file = file
@@ -336,6 +337,9 @@ class LocalPages:
     def bring(self, span: PageSpan, then: Sequence[PageSpan] = ()) -> Buffer:
         self._explain.disk += span.length
         return self._file.read_span(span)
+
+    def takes(self, *, is_stored: bool) -> bool:
+        return True  # what lies here is not published, or not known to be
 
     def bring_again(self, span: PageSpan) -> Buffer | None:
         return None  # there is no other copy

@@ -77,8 +77,9 @@ class MessageLog(OperatedLog):
 
         With `index` keys and message IDs find their messages (`get`); a log that was written without is
         indexed by the next opening with it. `store` holds the node's epoch and manifest, and what is
-        published (None: `DATA/store`). Without `data` a log is read from its `store` alone (`read_only`):
-        what `node` has published; it may be left out where the store has one log.
+        published (None: that of the folder, in a new one `DATA/store`). Without `data` a log is read from its
+        `store` alone (`read_only`): what `node` has published; it may be left out where the store
+        has one log.
 
         `takeover` takes the node from an owner that gave a sign of life lately, and fences it. A log that
         another folder had goes on here once it was handed over (`hand_over`), else only with

@@ -29,6 +29,11 @@ class PageSource(Protocol):
     """Where the bytes of a file's pages come from."""
 
     is_local: bool
+    is_stored: bool  # whether the bytes that were brought last are the store's
+
+    def takes(self, *, is_stored: bool) -> bool:
+        """Return whether a page in memory serves, whose bytes came from the store or from here."""
+        ...
 
     def bring(self, span: PageSpan, then: Sequence[PageSpan] = ()) -> Buffer:
         """Return the bytes of neighbouring pages; `then` is asked for next. Raises what reading raises."""
@@ -62,19 +67,20 @@ class PageReads:
         self._most = min(max_bytes, WINDOW_MOST)
         self._held = plan._replace(page_count=0)
         self._data = np.zeros(0, np.uint8)
+        self._is_stored = False
 
     def __call__(self, number: int) -> OpenPage:
         """Return a page. Raises CorruptFileError, and what the source raises."""
         file = self._file
         one = file.span(number)
-        page = self._arena.get(file.uuid, number)
+        page = self._arena.get(file.uuid, number, self._source)
         if page is not None:
             self._source.note_kept(one)
             return page
         held = self._held
         if not held.first_page <= number < held.first_page + held.page_count:
             held = self._bring(number)
-        begin = one.position - held.position
+        begin, is_stored = one.position - held.position, self._is_stored
         try:  # a copy: the page may be kept for longer than what was brought
             page = file.open_page(self._data[begin : begin + one.length].copy(), number)
         except CorruptFileError as error:
@@ -83,7 +89,8 @@ class PageReads:
                 raise
             logger.warning("page read again", extra={"file": str(file.path), "error": error.reason})
             page = file.open_page(_bytes_of(again).copy(), number)
-        self._arena.put(file.uuid, [page], is_local=self._source.is_local)
+            is_stored = self._source.is_stored
+        self._arena.put(file.uuid, [page], is_local=self._source.is_local, is_stored=is_stored)
         return page
 
     def _bring(self, number: int) -> PageSpan:
@@ -92,6 +99,7 @@ class PageReads:
         while span.page_count > 1 and span.length > self._most:
             span = self._file.span(number, (span.page_count + 1) // 2)
         self._data, self._held = _bytes_of(self._source.bring(span)), span
+        self._is_stored = self._source.is_stored
         return span
 
 

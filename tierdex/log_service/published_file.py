@@ -184,7 +184,7 @@ class PublishedPages:
         self._tails = tails
         self._policy = reading.policy
         self._explain = reading.explain
-        self._is_copy = False
+        self.is_stored = False
         self.window: Window | None = None
         self.ahead: Callable[[int, int, bool], Next] | None = None  # of a reader of one queue
 
@@ -194,7 +194,7 @@ class PublishedPages:
         NotFoundError where the policy leaves the store alone.
         """
         copy = self._copy(span)
-        self._is_copy = copy is not None
+        self.is_stored = copy is None
         if copy is not None:
             self._explain.kept_copy += span.length
             return copy
@@ -205,12 +205,17 @@ class PublishedPages:
         return self._fetch(span, lambda is_late: following)
 
     def bring_again(self, span: PageSpan) -> Buffer | None:
-        if self._is_copy:
+        if not self.is_stored:
             self._tails.copies.forget(self._row.uuid)
         else:
             self._tails.fetched.discard(self._range(span))
-        self.ahead = None
+        self.ahead, self.is_stored = None, True
         return self._fetch(span, lambda is_late: Next())
+
+    def takes(self, *, is_stored: bool) -> bool:
+        if self._policy is ReadPolicy.FORCE:
+            return is_stored
+        return not is_stored or self._policy is not ReadPolicy.DISABLE
 
     def note_kept(self, span: PageSpan) -> None:
         self._explain.arena += span.length

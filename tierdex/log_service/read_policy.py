@@ -5,7 +5,10 @@
     FORCE         from the store
     DISABLE       here; what lies in the store only is named as missing
 
-What is not published yet is read here in any case. Depends on errors only.
+What is not published yet is read here in any case. Pages that are decoded in memory serve a policy by where
+their bytes came from: FORCE takes the store's alone, DISABLE those of local files and copies.
+
+Depends on errors only.
 """
 
 from __future__ import annotations

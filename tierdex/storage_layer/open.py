@@ -79,6 +79,14 @@ def open_store(
     return MeteredStore(backend, decorate=lambda store: RetryingStore(store, policy), clock=clock)
 
 
+def folder_of_url(url: str) -> Path | None:
+    """Return the folder of a store that is one, None for another. Raises InvalidRequestError."""
+    if "://" not in url:
+        return Path(url)
+    parts = _split(url)
+    return _folder_of(parts) if parts.scheme == "file" else None
+
+
 def _open_backend(
     url: str,
     settings: Settings,

@@ -11,7 +11,7 @@ import typer
 
 from tierdex.app.cli import options
 from tierdex.app.cli.exits import Exit, reporting, say, tell_unread
-from tierdex.app.cli.opening import DEFAULT_DATA, Target, opened_for_reading, parse_settings
+from tierdex.app.cli.opening import Target, opened_for_reading, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 
@@ -76,5 +76,5 @@ def retire(
     """
     from tierdex.index_service.retiring import retire_node
 
-    retire_node(store or str((data or DEFAULT_DATA) / "store"), node, parse_settings(setting))
+    retire_node(Target(data, store).store_place, node, parse_settings(setting))
     say(f"retired: the unpublished entries of node {node} are given up")

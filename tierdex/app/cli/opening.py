@@ -65,6 +65,16 @@ class Target(NamedTuple):
             return DEFAULT_DATA
         return self.data
 
+    @property
+    def store_place(self) -> str:
+        """The store that is named, else that of the data folder."""
+        if self.store is not None:
+            return self.store
+        from tierdex.filesystem import LocalFileSystem
+        from tierdex.index_service.folder_store import store_of_folder
+
+        return store_of_folder(LocalFileSystem(), (self.data or DEFAULT_DATA).absolute())
+
 
 @contextmanager
 def opened_for_reading(target: Target, settings: dict[str, Any] | None = None) -> Iterator[Any]:

@@ -59,7 +59,8 @@ Data = Annotated[
 Store = Annotated[
     str | None,
     typer.Option(
-        help="Store: a folder, or a file://, s3:// URL (default: DATA/store).",
+        help="Store: a folder, or a file://, s3:// URL (default: that of the data folder; of a new one "
+        "DATA/store).",
         envvar="TIERDEX_STORE",
         show_default=False,
     ),

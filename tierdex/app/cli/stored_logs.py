@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.app.cli.opening import DEFAULT_DATA, opened_store
+from tierdex.app.cli.opening import opened_store
 from tierdex.errors import NotFoundError
 from tierdex.index_service.file_info import FileInfo
 
@@ -25,9 +25,8 @@ def stored_manifests(target: Target) -> list[NodeReading]:
         return []
     from tierdex.pipeline.snapshot import read_store
 
-    place = target.store or (target.data or DEFAULT_DATA) / "store"
     try:
-        return read_store(opened_store(place))
+        return read_store(opened_store(target.store_place))
     except NotFoundError:
         return []
 
