@@ -132,3 +132,51 @@ def test_journey_over_http_is_read_by_the_client(shop, tmp_path, keys):
 )  # fmt: skip
 def test_duration_is_told_in_two_units(milliseconds, text):
     assert format_duration(milliseconds) == text
+
+
+def backfilled(index, today=20, before=30):
+    """Put entries of today, then a backfill of last year: the newest arrivals are the oldest."""
+    for n in range(today):
+        put(index, "orders", 4000 * DAY + n, key="HOT", offset=n)
+    index.roll()
+    for n in range(before):
+        put(index, "orders", 3635 * DAY + n, key="HOT", offset=1000 + n)
+    index.flush("os")
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_journey_has_the_newest_entries_in_time_whenever_they_arrived(index, published):
+    backfilled(index)
+    if published:
+        index.roll()
+        index.run_compaction()
+    journey = find_journey(index, "HOT")
+    assert [entry.offset for entry in journey.entries] == list(range(4, 20))
+    assert (journey.more, journey.by_arrival, journey.complete) == (["orders"], [], True)
+    whole = find_journey(index, "HOT", max_count=100)
+    assert len(whole.entries) == 50
+    assert (whole.more, whole.by_arrival) == ([], [])
+
+
+def test_many_entries_of_one_time_end_the_looks(index):
+    for n in range(1500):
+        put(index, "orders", DAY, key="HOT", offset=n)
+    put(index, "orders", 2 * DAY, key="HOT", offset=9999)
+    for n in range(1500):
+        put(index, "orders", DAY, key="HOT", offset=5000 + n)
+    index.flush("os")
+    journey = find_journey(index, "HOT")
+    assert journey.entries[-1].offset == 9999
+    assert journey.by_arrival == []
+
+
+def test_a_journey_says_where_the_order_of_arrival_decides_at_every_door(index, monkeypatch):
+    """Arrivals in the wrong order, more of them than the looks take."""
+    monkeypatch.setattr("tierdex.index_service.journey._LOOK_AGAIN", 20)
+    for n in range(400):
+        put(index, "orders", 4000 * DAY - n, key="HOT", offset=n)
+    index.flush("os")
+    journey = find_journey(index, "HOT")
+    assert journey.by_arrival == ["orders"]
+    answer = read_journey(Caller(index).get("/v1/journeys", params={"key": "HOT"}).content)
+    assert (answer.by_arrival, answer.more) == (["orders"], ["orders"])

@@ -53,9 +53,18 @@ def read_journey(body: bytes) -> Journey:
     document = read_json(body)
     about = answer_of({**document, "next_cursor": None})
     return Journey(
-        document["key"], about.entries, document["topics"], document["more"], about.complete,
-        about.missing, about.as_of, about.unasked, about.lost, document.get("restricted", False),
-    )  # fmt: skip
+        document["key"],
+        about.entries,
+        topics=document["topics"],
+        more=document["more"],
+        by_arrival=document.get("by_arrival", []),
+        complete=about.complete,
+        missing=about.missing,
+        as_of=about.as_of,
+        unasked=about.unasked,
+        lost=about.lost,
+        restricted=document.get("restricted", False),
+    )
 
 
 def read_histogram(body: bytes) -> Histogram:

@@ -79,8 +79,15 @@ def journey(
         if showing is not None:
             with opened_messages(target, showing) as messages:
                 found = messages.with_messages(found, key=key)
+    for topic in found.by_arrival:
+        say(
+            f"{topic} has very many entries: these are its newest arrivals, and newer ones may be left out. "
+            "Narrow the times: --begin"
+        )
     _write(output, found, with_messages=show)
     for topic in found.more:
+        if topic in found.by_arrival:
+            continue
         say(f"{topic} has older entries: --max-count, or `tierdex query -t {topic}`")
     if found.restricted:
         say("only topics that the key may read were asked")

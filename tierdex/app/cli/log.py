@@ -287,7 +287,7 @@ def get(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Find the messages of a key or message ID, newest first, with their bodies.
+    """Find the messages of a key or message ID, newest arrival first, with their bodies.
 
     Exit code 0 found, 3 not found, 4 incomplete. A folder is opened as its owner does: while a service
     holds it, ask that with --url.
@@ -307,6 +307,8 @@ def get(
     from tierdex.app.http.codecs.messages_out import found_document
 
     document = found_document(found, encoding.value)
+    if found.next_cursor is not None and output is not Form.JSON:
+        say("the newest arrivals first; messages that are newer in time may be on a later page")
     _write(output, document["messages"], whole=document, columns=("topic", "queue_id", *COLUMNS))
     if found.next_cursor is not None and output is not Form.JSON:
         say(f"there may be more: --cursor {found.next_cursor}")

@@ -95,6 +95,8 @@ def query(
         if showing is not None:
             with opened_messages(target, showing) as messages:
                 answer = messages.with_messages(answer, key=key, message_id=message_id)
+    if answer.next_cursor is not None and output is not Form.JSON:
+        say("the newest arrivals first; entries that are newer in time may be on a later page")
     _write(output, answer, with_messages=show)
     if answer.explain is not None and output is not Form.JSON:
         _write_explain(answer)

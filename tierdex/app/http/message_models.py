@@ -170,7 +170,7 @@ class ExpiredMessage(BaseModel):
 
 
 class MessagesFound(BaseModel):
-    """The messages of a key or message ID, newest first.
+    """The messages of a key or message ID, newest arrival first: newer in time may be on a later page.
 
     Not `complete`: `missing` names what could not be read, or is not indexed yet. `expired`: messages under
     the key's hash that are gone from the log by their age. What the log acknowledged before `as_of` was

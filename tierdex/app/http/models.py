@@ -272,7 +272,9 @@ class Unasked(BaseModel):
 
 
 class Answer(BaseModel):
-    """Entries newest file first. Everything acknowledged anywhere before `as_of` was looked at.
+    """Entries newest file and arrival first: newer in time may be on a later page.
+
+    Everything acknowledged anywhere before `as_of` was looked at.
 
     What was acknowledged since may be missing: `unasked` names the nodes that hold some of it.
     """

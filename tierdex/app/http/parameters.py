@@ -223,7 +223,7 @@ class MessagesQuery(BaseModel):
     offset: LogOffset | None = Field(
         None, description="first offset of the queue; none: its begin, as for one below that"
     )
-    key: Key | None = Field(None, description="key whose messages to answer, newest first")
+    key: Key | None = Field(None, description="key whose messages to answer, newest arrival first")
     message_id: Key | None = Field(None, description="message ID whose messages to answer")
     begin: Time | None = Field(None, description="of a key: earliest time, inclusive")
     end: EndTime | None = Field(None, description="of a key: latest time, inclusive")

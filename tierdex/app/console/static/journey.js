@@ -107,7 +107,8 @@ export class JourneyView {
 
   #draw() {
     if (this.found === null) return;
-    const { entries, duration_ms: duration, topics, more } = this.found;
+    const { entries, duration_ms: duration, topics, by_arrival: byArrival = [] } = this.found;
+    const more = this.found.more.filter((topic) => !byArrival.includes(topic));
     const save = element("button", { type: "button", class: "quiet-button", on: { click: () => download(this.found) } }, "Save as JSON");
     byId("journey-answer").replaceChildren(
       completenessBanner(this.found, this.zone()),
@@ -116,6 +117,10 @@ export class JourneyView {
         element("h2", {}, entries.length ? `${plural(entries.length, "message")} in ${formatSpan(duration)}` : "No message"),
         element("span", { class: "quiet" }, `${plural(topics, "topic")} asked${more.length ? `; older ones in ${more.join(", ")}` : ""}`), save,
       ),
+      ...(byArrival.length ? [element(
+        "p", { class: "note warn", role: "status" },
+        `Newest arrivals of very many entries: newer ones may be left out in ${byArrival.join(", ")}. Narrow the times.`,
+      )] : []),
       ...(entries.length > 1 ? [lines(entries, Number(duration), this.zone())] : []),
       element("ol", { class: "journey" }, entries.map((entry, number) => card(entry, number, this.zone()))),
     );
