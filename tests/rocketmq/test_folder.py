@@ -160,6 +160,7 @@ def test_half_written_compacted_file_beside_its_source_is_ignored(tmp_path, find
 
 
 def test_metadata_with_bare_number_keys_is_understood(tmp_path):
+    save_local(tmp_path, one_file("k", 1))
     path = save_topics(tmp_path, {})
     path.write_text(
         '{"topicMetadataTable":{"t{1:2":{"topicId":3}},"queueMetadataTable":{"t":{0:{"queue":1},12:{}}}}'
@@ -201,3 +202,42 @@ def test_fault_19_concurrent_readers_get_their_own_bytes(tmp_path, find):
 def test_absent_folder_is_refused(tmp_path):
     with pytest.raises(NotFoundError):
         RocketmqFolder(FILES, tmp_path / "nowhere")
+
+
+def test_a_folder_without_an_index_is_refused_with_what_to_give(tmp_path, make_index):  # noqa: F811
+    store = tmp_path / "deep" / "store"
+    local = save_local(store, one_file("k", 1)).parent
+    uploaded = save_uploaded(store, one_file("k", 2)).parent
+    (tmp_path / "empty").mkdir()
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    one_file("k", 1).save(FILES, flat / str(BEGIN), ended=True)
+    for given, advice in (
+        (tmp_path / "empty", "storePathRootDir"),
+        (flat, "belong in a folder tiered_index_file"),
+        (local, f"give the folder above: {store}"),
+        (uploaded, f"give the folder above: {store}"),
+        (uploaded.parents[2], f"give the folder above: {store}"),
+        (tmp_path / "deep", f"give the folder in it: {store}"),
+    ):
+        with pytest.raises(NotFoundError, match="holds no index of RocketMQ") as caught:
+            make_index(None, rocketmq=given)
+        assert advice in str(caught.value)
+    assert offsets(make_index(None, rocketmq=store).query("t", key="k")) == [1, 2]
+
+
+def test_a_flat_folder_works_once_it_is_nested_as_the_refusal_says(tmp_path, make_index):  # noqa: F811
+    (tmp_path / "tiered_index_file" / "compacting").mkdir(parents=True)
+    one_file("k", 1).save(FILES, tmp_path / "tiered_index_file" / str(BEGIN), ended=True)
+    later = tmp_path / "tiered_index_file" / "compacting" / str(BEGIN + HOUR)
+    one_file("k", 2, begin=BEGIN + HOUR).save(FILES, later, form="compacted")
+    assert offsets(make_index(None, rocketmq=tmp_path).query("t", key="k")) == [2, 1]
+
+
+def test_a_folder_whose_index_goes_is_missing_and_not_empty(tmp_path, find):
+    save_local(tmp_path, one_file("k", 1))
+    assert offsets(find("t", "k")) == [1]
+    (tmp_path / "tiered_index_file").rename(tmp_path / "away")
+    answer = find("t", "k")
+    assert not answer.complete
+    assert "holds no index" in answer.missing[0].reason

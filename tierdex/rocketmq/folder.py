@@ -10,7 +10,7 @@ Under the root are looked for::
 Every file has to be searched: the times in the headers bound nothing (late entries lie before the begin,
 the original restores the end wrongly), and walking one chain costs less than scanning a file for its
 true bounds. A file that cannot be read is named with its reason, so that an answer without it is not
-called complete.
+called complete. A folder in which neither place is there is refused: nothing could be found in it.
 
 Depends on errors, file, layout and whole_file.
 """
@@ -37,6 +37,10 @@ LOCAL_FOLDER = "tiered_index_file"
 COMPACTED_FOLDER = "compacting"
 UPLOADED_FOLDER = Path("rmq_sys_INDEX/0/INDEX")
 METADATA = Path("config/tieredStoreMetadata.json")
+_NO_INDEX = (
+    f"holds no index of RocketMQ: neither {LOCAL_FOLDER} nor "
+    f"<hash>_<cluster>/<broker>/{UPLOADED_FOLDER}"
+)
 _CLUSTER = re.compile(r"[0-9a-f]{8}_.+")
 _TEXT_OR_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,])(\s*)(-?\d+)(?=\s*:)')
 
@@ -61,12 +65,14 @@ class RocketmqFolder:
     ) -> None:
         """Look at a folder; capacities are for its local files, and found out when not given.
 
-        Raises NotFoundError when the folder is not there.
+        Raises NotFoundError when the folder is not there, or has no place of index files.
         """
         if not filesystem.is_folder(root):
             raise NotFoundError(f"there is no folder {root}")
         self.root = root
         self._filesystem = filesystem
+        if not self._has_places():
+            raise NotFoundError(f"{root} {_NO_INDEX}; {self._advice()}")
         self._capacities = {"slot_capacity": slot_capacity, "item_capacity": item_capacity}
         self._guard = threading.Lock()
         self._topics: tuple[tuple[int, int], dict[str, int]] | None = None
@@ -97,6 +103,8 @@ class RocketmqFolder:
         """Return the readable files, newest begin first, and the unreadable ones with reasons."""
         with self._guard:
             readable, unreadable = [], []
+            if not self._has_places():
+                unreadable.append(UnreadableFile(str(self.root), _NO_INDEX))
             paths = dict(self._paths())
             for path, form in paths.items():
                 try:
@@ -137,6 +145,35 @@ class RocketmqFolder:
         for folder in self._uploaded_folders():
             for name in self._filesystem.list_folder(folder):
                 yield folder / name, "compacted"
+
+    def _has_places(self) -> bool:
+        """Say whether a place of index files is there, though it may have none yet.
+
+        Local files one folder deeper would be left out beside uploaded ones, which are found there, too.
+        """
+        if self._filesystem.is_folder(self.root / LOCAL_FOLDER):
+            return True
+        has_uploaded = any(map(self._filesystem.is_folder, self._uploaded_folders()))
+        return has_uploaded and self._deeper() is None
+
+    def _deeper(self) -> Path | None:
+        """Return the folder in this one that has local index files, None without one."""
+        inside = (self.root / name for name in self._folders(self.root))
+        return next((f for f in inside if self._filesystem.is_folder(f / LOCAL_FOLDER)), None)
+
+    def _advice(self) -> str:
+        """Return what to do about a folder without places: where they are, if that is near."""
+        for place in self.root, *self.root.parents:
+            if place.name == LOCAL_FOLDER:
+                return f"give the folder above: {place.parent}"
+            if _CLUSTER.fullmatch(place.name):
+                return f"give the folder above: {place.parent}"
+        if (deeper := self._deeper()) is not None:
+            return f"give the folder in it: {deeper}"
+        return (
+            f"give the broker's storePathRootDir, or the root of its tiered store. Copied files belong in a "
+            f"folder {LOCAL_FOLDER} in it, compacted ones in {LOCAL_FOLDER}/{COMPACTED_FOLDER}"
+        )
 
     def _uploaded_folders(self) -> Iterator[Path]:
         above = [self.root / name for name in self._folders(self.root)]

@@ -33,6 +33,8 @@ from tierdex.filesystem import LocalFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from typing_extensions import Buffer
+
     from tierdex.app.load.register import LoadRegister
     from tierdex.filesystem import FileSystem
 
@@ -117,13 +119,14 @@ def unpack_demo(folder: Path, filesystem: FileSystem) -> Path:
                 unfinished.open("wb") as unpacked,
             ):
                 unpacked.write(packed.readline())
-                unpacked.writelines(sorted(packed, key=_month_of))  # the file has 1, 10, 11, 12, 2
+                # The file has the months 1, 10, 11, 12, 2 ...
+                unpacked.writelines(sorted(iter(packed.readline, b""), key=_month_of))
             filesystem.rename(unfinished, target)  # a partly unpacked file never has this name
     return target.absolute()
 
 
-def _month_of(row: bytes) -> int:
-    return int(row.split(b",", 2)[1])
+def _month_of(row: Buffer) -> int:
+    return int(bytes(row).split(b",", 2)[1])
 
 
 def _packed_demo() -> Path:
