@@ -24,7 +24,7 @@ import stat
 from typing import TYPE_CHECKING, Protocol
 
 from tierdex.fork import tell_child
-from tierdex.local_file import LocalFile
+from tierdex.local_file import FileStat, LocalFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +66,10 @@ class Mapping(Protocol):
 
 class OpenFile(Protocol):
     """One open file. Reads and writes name their position: there is no cursor to share."""
+
+    def stat(self) -> FileStat:
+        """Return what is open, whatever its name names now."""
+        ...
 
     def size(self) -> int: ...
     def read_at(self, position: int, length: int) -> bytes:
@@ -151,6 +155,8 @@ class FileSystem(Protocol):
     ) -> OpenFile:
         """Open a file; `create` makes it when absent, `exclusive` refuses one that is there.
 
+        It never waits for the other end of a pipe: reading what is no file fails.
+
         A `private` one is made for its owner alone; made by root, for the owner of its folder.
         """
         ...
@@ -161,6 +167,10 @@ class FileSystem(Protocol):
 
     def list_folder(self, path: Path) -> list[str]:
         """Return the sorted names in a folder; an absent folder is empty."""
+        ...
+
+    def stat(self, path: Path) -> FileStat | None:
+        """Return what a path names; None for nothing, and for a link to nothing."""
         ...
 
     def exists(self, path: Path) -> bool: ...
@@ -231,6 +241,8 @@ class LocalFileSystem:
     ) -> LocalFile:
         flags = os.O_CLOEXEC | (os.O_RDWR if writable or create else os.O_RDONLY)
         flags |= (os.O_CREAT if create else 0) | (os.O_EXCL if exclusive else 0)
+        if not (writable or create):
+            flags |= os.O_NONBLOCK  # of a file it means nothing; a pipe would wait for its writer
         descriptor = os.open(path, flags, 0o600 if private else 0o644)
         if private and os.geteuid() == 0:
             folder = path.parent.stat()
@@ -245,6 +257,19 @@ class LocalFileSystem:
             return sorted(os.listdir(path))
         except FileNotFoundError:
             return []
+
+    def stat(self, path: Path) -> FileStat | None:
+        try:
+            found = path.lstat()
+            if not stat.S_ISLNK(found.st_mode):
+                return FileStat.of(found)
+            return FileStat.of(path.stat(), is_link=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # links that lead to each other
+                return None
+            raise
 
     def exists(self, path: Path) -> bool:
         return path.exists()

@@ -14,8 +14,17 @@ import fcntl
 import mmap
 import os
 import signal
+import stat
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Concatenate,
+    Final,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+)
 
 import numpy as np
 
@@ -49,12 +58,51 @@ def _naming_path(call: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S
     return named
 
 
+class FileStat(NamedTuple):
+    """What a path names, links followed: `kind` is file, folder, pipe, socket or device."""
+
+    device: int
+    inode: int
+    kind: str
+    size: int
+    modified_ns: int
+    is_link: bool = False
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What a file is, whatever its names: (device, inode)."""
+        return self.device, self.inode
+
+    @property
+    def modified_ms(self) -> int:
+        return self.modified_ns // 1_000_000
+
+    @classmethod
+    def of(cls, found: os.stat_result, *, is_link: bool = False) -> FileStat:
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "device")
+        return cls(
+            found.st_dev, found.st_ino, kind, found.st_size, found.st_mtime_ns, is_link
+        )  # fmt: skip
+
+
+_KINDS: Final = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+}
+
+
 class LocalFile:
     """A file descriptor with positional reads and writes."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+
+    @_naming_path
+    def stat(self) -> FileStat:
+        return FileStat.of(os.fstat(self._descriptor))
 
     @_naming_path
     def size(self) -> int:

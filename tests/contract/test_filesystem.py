@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -240,6 +241,46 @@ def test_syncs_and_free_bytes_answer(system: FileSystem, tmp_path: Path) -> None
         system.sync_folder(tmp_path / "absent")
     assert system.free_bytes(tmp_path) > 0
     assert system.modified_ms(tmp_path / "a") > 0
+
+
+def test_stat_tells_what_a_name_names(system: FileSystem, tmp_path: Path) -> None:
+    write(system, tmp_path / "a", b"abc")
+    found = system.stat(tmp_path / "a")
+    assert found is not None
+    assert (found.kind, found.size, found.is_link) == ("file", 3, False)
+    assert found.modified_ms == system.modified_ms(tmp_path / "a")
+    with closing(system.open(tmp_path / "a")) as file:
+        system.rename(tmp_path / "a", tmp_path / "b")
+        write(system, tmp_path / "a", b"other")
+        moved, other = system.stat(tmp_path / "b"), system.stat(tmp_path / "a")
+        assert moved is not None
+        assert other is not None
+        assert file.stat().identity == moved.identity == found.identity != other.identity
+    folder = system.stat(tmp_path)
+    assert folder is not None
+    assert folder.kind == "folder"
+    assert system.stat(tmp_path / "absent") is None
+    assert system.stat(tmp_path / "a" / "below a file") is None
+
+
+def test_what_is_no_file_is_told_and_its_opening_never_waits(tmp_path: Path) -> None:
+    system = LocalFileSystem()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "nowhere").symlink_to("absent")
+    (tmp_path / "up").symlink_to(tmp_path)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "socket"))
+    kinds = {name: system.stat(tmp_path / name) for name in os.listdir(tmp_path)}
+    assert {name: found and (found.kind, found.is_link) for name, found in kinds.items()} == {
+        "pipe": ("pipe", False), "loop": None, "nowhere": None, "up": ("folder", True),
+        "socket": ("socket", False),
+    }  # fmt: skip
+    device = system.stat(Path("/dev/null"))
+    assert device is not None
+    assert device.kind == "device"
+    with closing(system.open(tmp_path / "pipe")) as pipe, pytest.raises(OSError, match="seek"):
+        pipe.read_at(0, 1)
 
 
 def test_read_aside_leaves_in_memory_what_was_there_and_nothing_else() -> None:

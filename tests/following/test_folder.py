@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.follow import follow
 from tierdex.following.open_source import open_source
+from tierdex.resolving.message_fetcher import MessageFetcher
 
 clock = SystemClock()
 
@@ -176,3 +178,53 @@ def test_metrics_tell_counts_and_lag(tmp_path, logs):
 def index_files(folder):
     """Return the files of the index and when they were changed."""
     return [(path.name, path.stat().st_mtime_ns) for path in sorted(folder.glob("*/0*"))]
+
+
+def test_byte_order_mark_hides_no_line_and_is_part_of_none(tmp_path, logs):
+    (logs / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"id":"1"}\n{"id":"2"}\n')
+    with opened(tmp_path / "data") as index:
+        assert run_once(index, logs).unreadable == 0
+        (entry,) = index.query("orders", key="1").entries
+        assert (entry.offset, entry.size) == (3, 10)
+        source = open_source(f"folder:{logs}")
+        assert source.fetch(entry.queue_id, 3).value == b'{"id":"1"}'
+        assert source.fetch(entry.queue_id, 4) is None
+        source.close()
+        (logs / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"id":"3"}\n')
+        run_once(index, logs)
+        assert len(offsets(index, "3")) == 1
+
+
+def test_what_is_no_file_is_skipped_by_name_and_links_lead_nowhere_twice(tmp_path, logs):
+    (logs / "sub").mkdir()
+    (logs / "sub" / "a.jsonl").write_text('{"id":"1"}\n')
+    (logs / "sub" / "up").symlink_to("..")
+    (logs / "now.jsonl").symlink_to("sub/a.jsonl")
+    (logs / "gone.jsonl").symlink_to("absent")
+    os.mkfifo(logs / "p.jsonl")
+    os.mkfifo(logs / "other")
+    with opened(tmp_path / "data") as index:
+        status = run_once(index, logs)
+        assert status.counts()["skipped"] == {
+            "p.jsonl": "a pipe",
+            "gone.jsonl": "a link to nothing",
+        }
+        assert len(offsets(index, "1")) == 1
+
+
+def test_name_that_is_no_text_is_followed_and_told_escaped(tmp_path, logs):
+    with open(os.fsencode(logs) + b"/caf\xe9.jsonl", "wb") as file:
+        file.write(b'{"id":"1"}\n')
+    with opened(tmp_path / "data") as index:
+        run_once(index, logs)
+        answer = index.query("orders", key="1")
+    assert run_again_reads_nothing(tmp_path, logs)
+    with MessageFetcher(tmp_path / "data") as messages:
+        (entry,) = messages.with_messages(answer, key="1").entries
+    assert entry.message.outcome == "shown"
+    assert entry.message.where.endswith("caf\\xe9.jsonl, byte 0")
+
+
+def run_again_reads_nothing(tmp_path, logs):
+    with opened(tmp_path / "data") as index:
+        return run_once(index, logs).messages == 0

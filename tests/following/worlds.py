@@ -60,7 +60,7 @@ class FolderWorld:
         self._folder.mkdir()
         self.names = ["a.jsonl", "b.jsonl"]
         for each in self.names:
-            (self._folder / each).touch()
+            (self._folder / each).write_bytes(b"\n")  # an empty line is no record
         numbers = {self.source_of(n): n for n in self.names}
         self._paths = numbers
         self.partitions = tuple(numbers)
@@ -78,7 +78,7 @@ class FolderWorld:
         return offsets
 
     def add_partition(self):
-        (self._folder / "c.jsonl").touch()
+        (self._folder / "c.jsonl").write_bytes(b"\n")
         number = self.source_of("c.jsonl")
         self._paths[number] = "c.jsonl"
         return number

@@ -31,6 +31,7 @@ from tierdex.clock import Bell
 from tierdex.compactor.backoff import Backoff
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.following.positions import Gap, PartitionPosition, PositionFile, behind_of
+from tierdex.following.source import RememberingSource
 from tierdex.following.status import FollowStatus
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ logger = logging.getLogger(__name__)
 OnMissing = Literal["skip", "fail"]
 _LONGEST_PAUSE_S = 30.0
 _READ_S = 0.5  # after which a stop is noticed
+_SKIPPED_TOLD = 100
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,15 @@ class Follower:
         self._backoff = Backoff(seams.clock, seams.ids, _LONGEST_PAUSE_S)
         self._stopping = Bell()
         self._saved = self._file.load(plan.topic)
+        self._remembering = source if isinstance(source, RememberingSource) else None
+        if self._remembering is not None:
+            self._remembering.recall(self._saved.memory)
         self._positions: dict[int, int] = {}
         self._goals: dict[int, int] | None = None
         self._identity = ""
         self._begins_anew = False
         self._failed: Callable[[], None] = self._look
+        self._replaced = 0
         self._must_open = True  # what the source has read, and we have not put, is read again
 
     def stop(self) -> None:
@@ -174,6 +180,7 @@ class Follower:
         bounds = self._source.bounds(known)
         before = dict(self._positions)
         restarts = self.status.restarts
+        self._note_replaced()
         for partition, held in bounds.items():
             at = known[partition]
             self._positions[partition] = held.first if at is None else at
@@ -181,6 +188,8 @@ class Follower:
         self._begins_anew = False
         for partition in set(self._positions) - set(bounds):
             logger.info("partition is gone", extra={"partition": self._source.name_of(partition)})
+            if self.status.ends.get(partition, 0) > self._positions[partition]:
+                self._skip_lost(partition, self.status.ends[partition])
             del self._positions[partition]
         self.status.ends = {partition: held.end for partition, held in bounds.items()}
         self.status.positions = dict(self._positions)
@@ -212,6 +221,8 @@ class Follower:
         """Make what was put durable, then the positions behind it."""
         self._target.sync()
         saved = self._saved
+        if self._remembering is not None:
+            saved.memory = self._remembering.memory(self._positions)
         saved.source, saved.identity = self._source.name, self._identity
         saved.followed = self._plan.followed
         for partition, position in self._positions.items():
@@ -252,6 +263,9 @@ class Follower:
         saved = self._saved.partitions.get(partition)
         repeats_last = self._target.repeats_last
         if saved is None:
+            remembering = self._remembering
+            if remembering is not None and repeats_last and not remembering.remembers(partition):
+                return None  # all of it again does no harm, a place in another file would lose some
             return behind_of(watermark, repeats_last=repeats_last)
         return saved.resume(watermark, repeats_last=repeats_last)
 
@@ -263,6 +277,22 @@ class Follower:
         elif at < held.first:
             self._skip_lost(partition, held.first)
             self._positions[partition] = held.first
+
+    def _note_replaced(self) -> None:
+        """Count what the source saw at this look: logs that began anew, names that are no log."""
+        if self._remembering is None:
+            return
+        fresh = self._remembering.replaced - self._replaced
+        if fresh:
+            logger.warning(
+                "files were replaced: reading all of the new ones", extra={"files": fresh}
+            )
+        self._replaced += fresh
+        self.status.restarts += fresh
+        for name, why in self._remembering.skipped.items():
+            if name not in self.status.skipped and len(self.status.skipped) < _SKIPPED_TOLD:
+                logger.warning("skipped: not a file", extra={"name_there": name, "kind": why})
+                self.status.skipped[name] = why
 
     def _restart(self, partition: int, held: Bounds) -> None:
         """Begin at the first record again: the log ends before where we were, so it is another one."""

@@ -80,12 +80,16 @@ class FollowedSource:
 
 @dataclass
 class TopicPositions:
-    """The positions of one topic; `identity` tells its log from another one."""
+    """The positions of one topic; `identity` tells its log from another one.
+
+    `memory` is what the source remembers, see `RememberingSource`.
+    """
 
     source: str = ""
     identity: str = ""
     partitions: dict[int, PartitionPosition] = field(default_factory=dict)
     followed: FollowedSource | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 def behind_of(watermark: int | None, *, repeats_last: bool) -> int | None:
@@ -142,5 +146,5 @@ def _decode(rows: dict[str, Any]) -> TopicPositions:
     followed = rows.get("followed")  # a file of before does not say it
     return TopicPositions(
         rows["source"], rows["identity"], partitions,
-        None if followed is None else FollowedSource(**followed),
+        None if followed is None else FollowedSource(**followed), rows.get("memory") or {},
     )  # fmt: skip

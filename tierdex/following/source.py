@@ -26,7 +26,7 @@ Depends on nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,4 +97,35 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End connections. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class RememberingSource(Source, Protocol):
+    """A source whose partitions have to be known again: files, which are renamed and replaced.
+
+    What it remembers is saved with the positions, and given to every source of the log, also to those that
+    show its messages.
+    """
+
+    @property
+    def replaced(self) -> int:
+        """How often another log began under the name of a partition: that is a new partition."""
+        ...
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """What is there under the name of a partition and is none: why, by name."""
+        ...
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Know again what `memory` told, in another process perhaps."""
+        ...
+
+    def remembers(self, partition: int) -> bool:
+        """Say whether a partition was recalled; a position in any other is not to be trusted."""
+        ...
+
+    def memory(self, positions: Mapping[int, int]) -> dict[str, Any]:
+        """Return what to remember when all was read up to these positions, for JSON."""
         ...

@@ -20,7 +20,8 @@ class FollowStatus:
     selector), `without_value` had no value at all, `unreadable` a part that is no text or no JSON,
     `untimed` no time where it should stand (theirs is the source's), `too_long` counts keys above the
     limit, `passed_over` what has no place in an index. `lost` offsets were gone before they were read;
-    `restarts` counts logs begun anew.
+    `restarts` counts logs begun anew, files that were replaced among them. `skipped` is what was there and is
+    no log: why, by name.
     """
 
     source: str
@@ -36,6 +37,7 @@ class FollowStatus:
     passed_over: int = 0
     lost: int = 0
     restarts: int = 0
+    skipped: dict[str, str] = field(default_factory=dict)
     retries: int = 0
     trouble: str | None = None
     positions: dict[int, int] = field(default_factory=dict)
@@ -61,5 +63,6 @@ class FollowStatus:
             "passed_over": self.passed_over,
             "lost": self.lost,
             "restarts": self.restarts,
+            "skipped": dict(self.skipped),
             "lag": self.total_lag(),
         }

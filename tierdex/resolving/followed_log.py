@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tierdex.following.source import RememberingSource
 from tierdex.resolving.resolver import Found, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tierdex.following.source import Source
     from tierdex.index_service.answer import Entry
@@ -36,39 +37,51 @@ class FollowedLog:
         rule: Rule,
         *,
         shows_headers: bool = True,
+        memory: Callable[[], Mapping[str, Any]] | None = None,
     ) -> None:
-        """`open_source` connects to nothing yet."""
+        """`open_source` connects to nothing yet. `memory` is what the follower's source remembers now."""
         self.name = name
         self._open = open_source
         self._rule = rule
         self.shows_headers = shows_headers
-        self._idle: deque[Source] = deque()
+        self._memory = memory
+        self._idle: deque[tuple[Source, Any]] = deque()  # with the memory that each was told
 
     def where(self, entry: Entry) -> str:
         try:
-            source = self._idle.pop()  # that which fetched it, most likely
+            source, told = self._idle.pop()  # that which fetched it, most likely
         except IndexError:  # all are busy, or none was opened
             return f"{self.name}, partition {entry.queue_id}, offset {entry.offset}"
         place = source.place_of(entry.queue_id, entry.offset)
-        self._idle.append(source)
+        self._idle.append((source, told))
         return f"{self.name}, {place}"
 
     def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
         if entry.size > wanted.max_bytes:
             raise TooLargeError(entry.size)
-        source = self._idle.pop() if self._idle else self._open()
+        source, told = self._idle.pop() if self._idle else (self._open(), None)
         try:
+            told = self._recall(source, told)
             record = source.fetch(entry.queue_id, entry.offset)
         except BaseException:
             source.close()
             raise
-        self._idle.append(source)
+        self._idle.append((source, told))
         if record is None:
             return None
         names = self._rule.names_of(record)
         shown = record if self.shows_headers else replace(record, headers=())
         return Found(shown, names, self._rule)
 
+    def _recall(self, source: Source, told: Any) -> Any:
+        """Tell a source what it remembers, unless it was told; return what that is."""
+        if self._memory is None or not isinstance(source, RememberingSource):
+            return None
+        memory = self._memory()
+        if told is not memory:
+            source.recall(memory)
+        return memory
+
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop()[0].close()

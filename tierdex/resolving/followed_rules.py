@@ -8,7 +8,7 @@ Depends on errors, filesystem, clock, following and index_service.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import CorruptFileError
 from tierdex.following.positions import FILE_NAME, PositionFile
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _LOOK_S = 1.0
+_NOTHING: Final[dict[str, Any]] = {}
 
 
 class FollowedRules:
@@ -41,6 +42,12 @@ class FollowedRules:
         self._look()
         known = self._topics.get(topic)
         return None if known is None else known.followed
+
+    def memory(self, topic: str) -> dict[str, Any]:
+        """Return what the source of a topic remembers: the same object until the file changes."""
+        self._look()
+        known = self._topics.get(topic)
+        return _NOTHING if known is None else known.memory
 
     def lost(self, topic: str | None) -> tuple[LostOffsets, ...]:
         """Return what the log of a topic lost unread, of every topic for None."""

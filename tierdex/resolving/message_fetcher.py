@@ -206,7 +206,7 @@ class MessageFetcher:
 
     def _fetched(self, resolver: Resolver, entry: Entry, wanted: Wanted) -> ShownMessage:
         def none(outcome: Outcome, reason: str, size: int | None = None) -> ShownMessage:
-            return ShownMessage(outcome, reason, _where(resolver, entry), size=size)
+            return ShownMessage(outcome, _as_text(reason), _where(resolver, entry), size=size)
 
         try:
             decoder = self._topics.decoder(entry.topic, resolver)
@@ -236,10 +236,15 @@ class MessageFetcher:
 def _where(resolver: Resolver, entry: Entry) -> str:
     """Return where a message is; of a resolver that fails at that, its name."""
     try:
-        return resolver.where(entry)
+        return _as_text(resolver.where(entry))
     except Exception as error:
         logger.error("no place of a message", exc_info=error)
-        return resolver.name
+        return _as_text(resolver.name)
+
+
+def _as_text(place: str) -> str:
+    """Return a place as text: names of files need not be any."""
+    return place.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _unforeseen(error: Exception) -> str:

@@ -193,7 +193,7 @@ class TopicResolvers:
         )
         return FollowedLog(
             lambda: open_source(text, options, self._seams), address.shown, rule,
-            shows_headers=not repeats,
+            shows_headers=not repeats, memory=lambda: self.followed.memory(topic),
         )  # fmt: skip
 
     def _schemas(self, showing: Showing) -> Schemas | None:

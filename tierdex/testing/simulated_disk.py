@@ -17,7 +17,7 @@ on.
 A store into a mapping needs no disk space here even when the disk is full; `reserve` and `write_at`
 do. A load beyond the end of a file that was cut under a mapping is a SIGBUS here, too.
 
-Depends on the other modules of this folder.
+Depends on clock, local_file and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tierdex.clock import Clock, ManualClock
+from tierdex.local_file import FileStat
 from tierdex.testing.simulated_faults import (
     ANY,
     Call,
@@ -209,6 +210,13 @@ class SimulatedFileSystem:
                 return []
             return sorted(self._disk.tree.folder(path).entries)
 
+    def stat(self, path: Path) -> FileStat | None:
+        with self._disk.call("stat", path):
+            node = self._find_or_none(path)
+            if isinstance(node, SimulatedFile):
+                return _stat_of(node)
+            return None if node is None else FileStat(0, id(node), "folder", 0, 0)
+
     def exists(self, path: Path) -> bool:
         with self._disk.call("stat", path):
             return self._find_or_none(path) is not None
@@ -295,6 +303,10 @@ class SimulatedFileSystem:
             return None
 
 
+def _stat_of(file: SimulatedFile) -> FileStat:
+    return FileStat(0, id(file), "file", file.size, file.modified_ms * 1_000_000)
+
+
 class _SimulatedOpenFile:
     """One open file of a simulated disk; it keeps its file when the name goes."""
 
@@ -309,6 +321,11 @@ class _SimulatedOpenFile:
         self._is_open = True
         self.is_alone = False
         file.open_count += 1
+
+    def stat(self) -> FileStat:
+        with self._disk.call("stat", self._path):
+            self._check()
+            return _stat_of(self._file)
 
     def size(self) -> int:
         with self._disk.call("stat", self._path):
