@@ -3,7 +3,8 @@
 Below `Index` and `MessageLog` an error of the disk is a plain `OSError`, so that each layer can handle
 those it expects (a file that was renamed, a copy that can be fetched again). Their public calls raise the
 others as UnavailableError, which names the path and the remedy. Nothing was acknowledged, and the same
-call may succeed once the disk works again.
+call may succeed once the disk works again. A text of the caller's that cannot be encoded, which holds one
+half of a surrogate pair, is an InvalidRequestError there, wherever it was met.
 
 Depends on errors only.
 """
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from tierdex.errors import BacklogFullError, UnavailableError
+from tierdex.errors import BacklogFullError, InvalidRequestError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,13 +42,18 @@ _ADVICE: Final = {
 }
 
 
+def advice_for(error: OSError) -> str | None:
+    """Return what to do about a failed system call; None: nothing is known."""
+    return _ADVICE.get(error.errno or 0)
+
+
 def disk_error(error: OSError) -> UnavailableError:
     """Return the typed error for a system call that failed."""
     if error.errno in _FULL_DISK:
         return BacklogFullError(
             f"the disk is full: {error}; free some space", retry_after_s=RETRY_AFTER_S
         )
-    advice = _ADVICE.get(error.errno or 0, "look after the disk (see the kernel's log), try again")
+    advice = advice_for(error) or "look after the disk (see the kernel's log), try again"
     return UnavailableError(f"{error}; {advice}", retry_after_s=RETRY_AFTER_S)
 
 
@@ -66,6 +72,10 @@ def raise_typed(error: BaseException | None) -> None:
 
     A TimeoutError without a number is no failed system call: a caller's signal handler raised it.
     """
+    if isinstance(error, UnicodeEncodeError):
+        raise InvalidRequestError(
+            f"{error.object!a} is no text: it holds one half of a surrogate pair"
+        ) from error
     if isinstance(error, OSError) and not (isinstance(error, TimeoutError) and error.errno is None):
         raise disk_error(error) from error
 

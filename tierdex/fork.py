@@ -18,20 +18,29 @@ Depends on errors.
 from __future__ import annotations
 
 import os
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakMethod
+from weakref import ref
 
 from tierdex.errors import ForkedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_told: set[WeakMethod[Callable[[], None]]] = set()
+# Without callbacks of weakrefs (`WeakMethod` has one): at the end of a program they run when what they
+# need is gone already.
+_told: list[tuple[ref[Any], Callable[[Any], None]]] = []
+_most = 64
 
 
 def tell_child(method: Callable[[], None]) -> None:
     """Register a bound method to be called in every forked child while its object lives."""
-    _told.add(WeakMethod(method, _told.discard))
+    global _most
+    assert isinstance(method, MethodType), method
+    if len(_told) >= _most:
+        _told[:] = [told for told in list(_told) if told[0]() is not None]
+        _most = max(64, 2 * len(_told))
+    _told.append((ref(method.__self__), method.__func__))
 
 
 def forked_error(what: str) -> ForkedError:
@@ -56,10 +65,10 @@ class Refusing:
 
 
 def _after_fork() -> None:
-    for told in list(_told):
-        method = told()
-        if method is not None:
-            method()
+    for reference, function in _told:
+        owner = reference()
+        if owner is not None:
+            function(owner)
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -350,6 +350,8 @@ def load_settings(**overrides: object) -> Settings:
 
 def load(model: type[M], overrides: Mapping[str, Any]) -> M:
     """Return the settings of `model` with `overrides` on top. Raises InvalidRequestError."""
+    for name, value in overrides.items():
+        _check_text(value, str(name))
     try:
         return model(**overrides)
     except ValidationError as error:
@@ -362,6 +364,25 @@ def load(model: type[M], overrides: Mapping[str, Any]) -> M:
         raise InvalidRequestError(" or ".join(dict.fromkeys(told)), field=name or None) from error
     except SettingsError as error:  # a variable of a mapping that is not JSON
         raise InvalidRequestError(f"{error}: the variable takes JSON") from error
+
+
+def _check_text(value: object, name: str) -> None:
+    """Raise InvalidRequestError for a text that cannot be encoded, also within a mapping or a list."""
+    if isinstance(value, str):
+        if not value.isascii():
+            try:
+                (name + value).encode()
+            except UnicodeEncodeError:
+                raise InvalidRequestError(
+                    "is no text: it holds one half of a surrogate pair", field=ascii(name)[1:-1]
+                ) from None
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            _check_text(key, name)
+            _check_text(inner, name)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_text(inner, name)
 
 
 def _told(message: str) -> str:

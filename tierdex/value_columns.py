@@ -67,8 +67,13 @@ class Rows(NamedTuple):
             )
         return column
 
-    def topics(self, topic: Any) -> tuple[list[str], np.ndarray | None]:
-        """Return the distinct topics, and the row -> topic column (i4) when there are several."""
+    def topics(
+        self, topic: Any, *, null_is: int | None = None
+    ) -> tuple[list[str], np.ndarray | None]:
+        """Return the distinct topics, and the row -> topic column (i4) when there are several.
+
+        A null is refused, or is `null_is` in that column.
+        """
         if isinstance(topic, str):
             return [check_topic(topic, "topic")], None
         if isinstance(topic, pa.ChunkedArray):
@@ -81,28 +86,36 @@ class Rows(NamedTuple):
             if column is None:
                 raise missing(self.field(0, "topic"))
             encoded = column.dictionary_encode()
-        self.check_no_nulls(encoded, "topic")
         self._check_length(len(encoded), "topic")
-        index = np.asarray(encoded.indices).astype(np.int32, copy=False)
+        is_named = np.ones(len(encoded), bool)
+        if null_is is not None and encoded.null_count:
+            is_named = np.asarray(encoded.is_valid())
+        else:
+            self.check_no_nulls(encoded, "topic")
+        index = np.asarray(encoded.indices.fill_null(0)).astype(np.int32, copy=False)
         names = encoded.dictionary.to_pylist()
-        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(names):
+        given = index[is_named]
+        if len(given) and not 0 <= int(given.min()) <= int(given.max()) < len(names):
             raise InvalidRequestError("an index is outside the dictionary", field="topic")
-        used = np.flatnonzero(np.bincount(index, minlength=len(names))).tolist()
+        used = np.flatnonzero(np.bincount(given, minlength=len(names))).tolist()
         for number in used:
             try:
                 check_topic(names[number], "topic")
             except InvalidRequestError as error:
-                row = int(np.argmax(index == number))
+                row = int(np.argmax((index == number) & is_named))
                 raise InvalidRequestError(error.detail, field=self.field(row, "topic")) from error
-        if len(used) == 1:
+        if len(used) == 1 and len(given) == len(index):
             return [names[used[0]]], None
         if len(used) < len(
             names
         ):  # a dictionary may hold what no row names, and that may be anything
             places = np.zeros(len(names), np.int32)
             places[used] = np.arange(len(used), dtype=np.int32)
-            names, index = [names[number] for number in used], places[index]
-        return names, index
+            names = [names[number] for number in used]
+            index = places[index] if len(places) else index
+        return names, index if len(given) == len(index) else np.where(
+            is_named, index, np.int32(null_is or 0)
+        )
 
     # -- numbers -----------------------------------------------------------------------------------------
 

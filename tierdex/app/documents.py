@@ -44,6 +44,7 @@ def log_file_document(file: LogFileInfo) -> dict[str, Any]:
     return FileInfo(
         file.file_id, file.state, file.begin, file.min_time, file.max_time, file.message_count, 0,
         file.bytes, file.file_id.partition("-")[2], file.sealed_at, None, file.reason, kind="log",
+        published_at=file.published_at,
     ).to_dict()  # fmt: skip
 
 

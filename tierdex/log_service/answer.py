@@ -204,6 +204,9 @@ class LogFileInfo:
     generation: int
     sealed_at: int | None = None
     reason: str | None = None  # what is wrong: it does not open, or was found damaged
+    published_at: int | None = (
+        None  # the store's time of its object; None: not published, or not asked
+    )
 
 
 def describe_file(handle: FileHandle, reason: str | None = None) -> LogFileInfo:

@@ -119,11 +119,19 @@ def _void(filesystem: FileSystem, root: Path, mark: bytes, names: Sequence[str])
     filesystem.sync_folder(root)
 
 
+def is_void(filesystem: FileSystem, root: Path) -> bool:
+    """Say whether a claim made the notes of a folder void: nothing is damaged. Raises OSError."""
+    return _mark(filesystem, root) in (_TAKING, _ADOPTING)
+
+
+def _mark(filesystem: FileSystem, root: Path) -> bytes:
+    with closing(filesystem.open(root / PUBLISHED)) as file:
+        return bytes(file.read_at(0, max(len(_TAKING), len(_ADOPTING))))
+
+
 def void_again(filesystem: FileSystem, root: Path) -> None:
     """Remove what a crash left of notes that are void, and were not made anew yet. Raises OSError."""
-    path = root / PUBLISHED
-    with closing(filesystem.open(path)) as file:
-        mark = bytes(file.read_at(0, max(len(_TAKING), len(_ADOPTING))))
+    mark = _mark(filesystem, root)
     if mark == _TAKING:
         void_notes(filesystem, root)
     elif mark == _ADOPTING:

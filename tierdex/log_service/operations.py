@@ -70,11 +70,22 @@ class OperatedLog:
         ]
 
     def file(self, file_id: str) -> LogFileInfo:
-        """Return one file. Raises NotFoundError."""
+        """Return one file, of a published one also when that was.
+
+        Raises NotFoundError, and what the store raises.
+        """
         for info in self.files():
             if info.file_id == file_id:
-                return info
+                return replace(info, published_at=self._published_at(file_id))
         raise NotFoundError(f"there is no log file {file_id}")
+
+    def _published_at(self, file_id: str) -> int | None:
+        with self._components.table.snapshot() as snapshot:
+            handle = next((each for each in snapshot.files if each.file_id == file_id), None)
+            key = None if handle is None else handle.object_key
+        if key is None or self._components.tier is None:
+            return None
+        return self._components.tier.store.head(key).modified_ms
 
     @with_disk_errors
     def verify_file(self, file_id: str) -> list[str]:

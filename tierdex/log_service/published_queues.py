@@ -19,6 +19,7 @@ from tierdex.lifecycle.manifest import LOG_KIND
 from tierdex.log_service.carried_notes import (
     PUBLISHED,
     fetch_notes,
+    is_void,
     restore_notes,
     row_of_notes,
     void_again,
@@ -60,7 +61,11 @@ def settle_note(
                 f"{error}, and the store cannot be reached: where queues go on is not known",
                 retry_after_s=5.0,
             ) from error
-        logger.warning("note made anew", extra={"error": str(error)})
+        is_expected = is_void(
+            filesystem, paths.root
+        )  # a takeover or an adoption: nothing is damaged
+        level = logging.INFO if is_expected else logging.WARNING
+        logger.log(level, "note made anew", extra={"error": str(error)})
         void_again(filesystem, paths.root)
         note = _carried_note(seams, paths, tier, state)
         note = replace(note, generation=max(note.generation, state.epoch << CRASHES_BITS))

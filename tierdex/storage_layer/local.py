@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierdex.clock import SystemClock
+from tierdex.disk_errors import advice_for
 from tierdex.errors import (
     AlreadyExistsError,
     NotFoundError,
@@ -282,7 +283,8 @@ class LocalStore:
     def _translate(self, error: OSError, key: str) -> StoreRefusedError | StoreUnavailableError:
         what = f"{self.url}/{key}: {error.strerror or error}"
         if error.errno in _REFUSED:
-            return StoreRefusedError(f"{what}: mend the folder's permissions or what lies there")
+            advice = advice_for(error) or "mend the folder's permissions or what lies there"
+            return StoreRefusedError(f"{what}: {advice}")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return StoreUnavailableError(f"{what}: free space on the store's disk")
         return StoreUnavailableError(what)

@@ -28,8 +28,8 @@ from tierdex.app.http.models import (
 class File(BaseModel):
     """A file of the index or of the message log. `file_id` is opaque; times are int64 milliseconds.
 
-    Of a log file `item_count` is the number of its messages, and `slot_count` 0. `published_at`,
-    `compacted_at` and `compaction_s` are told of one file of the index, not in lists.
+    Of a log file `item_count` is the number of its messages, and `slot_count` 0. `published_at` is
+    told of one file, `compacted_at` and `compaction_s` of one of the index; lists leave all three out.
     """
 
     file_id: str

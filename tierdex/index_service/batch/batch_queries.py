@@ -9,6 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from tierdex.errors import InvalidRequestError
 from tierdex.index_service.batch.arrow_table import table_of
 from tierdex.index_service.batch.lookup_columns import (
     lookups_of_dicts,
@@ -86,6 +89,12 @@ def _newest_or_lookups(
     executor: LookupExecutor, table: Any, max_count: int, *, at_once: bool
 ) -> tuple[Any, Lookups | None]:
     """Return the table that the fast path makes, or what the general path needs."""
+    if not isinstance(table, pa.Table | pa.RecordBatch):
+        raise InvalidRequestError(
+            "must be an Arrow table with the columns topic and key, or message_id; `query_batch` takes "
+            "a list",
+            field="lookups",
+        )
     plain = plain_lookups_of(executor.settings, table, max_count)
     if plain is not None:
         with suppress(NotPlainError):  # some key is wrong, or beyond ASCII: each is looked at

@@ -259,9 +259,10 @@ def _key_hashes(
 
 
 def lookups_of_table(settings: Settings, table: Any, max_count: int) -> Lookups:
-    """Return an Arrow table's lookups: columns `topic` and `key`, or `message_id`.
+    """Return an Arrow table's lookups: columns `topic` and `key`, or `message_id`, with `topic` or without.
 
-    Raises InvalidRequestError naming the column or the first bad row.
+    A message ID whose topic is null is looked up in every topic. Raises InvalidRequestError naming the
+    column or the first bad row.
     """
     names = set(table.column_names)
     if unknown := names - {"topic", "key", "message_id"}:
@@ -282,7 +283,8 @@ def lookups_of_table(settings: Settings, table: Any, max_count: int) -> Lookups:
     topics: list[str] = []
     topic_index = None
     if "topic" in names:
-        topics, topic_index = rows.topics(table.column("topic"))
+        any_topic = NO_TOPIC if kind == KIND_MESSAGE_ID else None
+        topics, topic_index = rows.topics(table.column("topic"), null_is=any_topic)
     if kind == KIND_KEY:
         hashes = hashing.key_hashes(column, topics, topic_index)
     else:

@@ -62,6 +62,8 @@ _FILE = "/v1/admin/files/{file_id:file_id}"
 _READ: Any = {"dependencies": [require(Scope.ADMIN)]}
 _ACT: Any = {"dependencies": [require(Scope.ADMIN), NO_BODY], "openapi_extra": NOTHING}
 
+_TOLD_OF_ONE = ("published_at", "compacted_at", "compaction_s")  # lists ask no file for them
+
 router = APIRouter(tags=["admin"], generate_unique_id_function=operation_id)
 
 
@@ -80,10 +82,11 @@ async def get_files(request: Request) -> Response:
 
 def _files(service: Service) -> list[dict[str, Any]]:
     of_log = [] if service.log is None else service.log.files()
-    return [
+    listed = [
         *(file_document(file) for file in service.index.files()),
         *(log_file_document(file) for file in of_log),
     ]
+    return [{n: v for n, v in file.items() if n not in _TOLD_OF_ONE} for file in listed]
 
 
 @router.get(
