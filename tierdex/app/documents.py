@@ -62,6 +62,8 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         document["explain"] = answer.explain.to_dict()
     if answer.lost:
         document["lost"] = [lost._asdict() for lost in answer.lost]
+    if answer.hints:
+        document["hints"] = [hint._asdict() for hint in answer.hints]
     return document
 
 

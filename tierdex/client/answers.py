@@ -18,6 +18,7 @@ from tierdex.index_service.answer import (
     Entry,
     Explain,
     FileExplain,
+    Hint,
     LostOffsets,
     Missing,
     Stage,
@@ -154,6 +155,7 @@ def answer_of(document: dict[str, Any]) -> Answer:
         next_cursor=document["next_cursor"],
         as_of=document["as_of"],
         unasked=read_unasked(document),
+        hints=read_hints(document),
         explain=None if explain is None else _explain(explain),
     )
 
@@ -163,6 +165,14 @@ def read_unasked(document: dict[str, Any]) -> tuple[Unasked, ...]:
     return tuple(
         Unasked(**{name: item[name] for name in Unasked._fields if name in item})
         for item in document.get("unasked", ())
+    )
+
+
+def read_hints(document: dict[str, Any]) -> tuple[Hint, ...]:
+    """Return what a lookup without entries may have meant."""
+    return tuple(
+        Hint(**{name: item[name] for name in Hint._fields if name in item})
+        for item in document.get("hints") or ()
     )
 
 

@@ -109,6 +109,7 @@ def query(
     fresh_within: float | None = None,
     id_time: str | None = None,
     proof: bool = False,
+    hints: bool = False,
     message: bool = False,
     max_message_bytes: int | None = None,
     message_timeout: float | None = None,
@@ -120,7 +121,7 @@ def query(
     asked = query_string(
         topic=topic, key=key, message_id=message_id, begin=begin, end=end, max_count=max_count,
         cursor=cursor, explain=explain, on_error=on_error, fresh_within=fresh_within,
-        id_time=id_time, proof=proof, message=message, max_message_bytes=max_message_bytes,
+        id_time=id_time, proof=proof, hints=hints, message=message, max_message_bytes=max_message_bytes,
         message_timeout=message_timeout,
     )  # fmt: skip
     return Call("GET", "/v1/entries", answers.read_answer, asked)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tierdex.client.answers import read_explain, read_json, read_missing, read_unasked
+from tierdex.client.answers import read_explain, read_hints, read_json, read_missing, read_unasked
 from tierdex.client.arrow import arrow_body, load_arrow, message_columns, read_table
 from tierdex.client.call import ARROW_STREAM, Call, Pause, json_body, query_string
 from tierdex.errors import InvalidRequestError, UnavailableError
@@ -190,11 +190,13 @@ def get(
     visible: Durability = "disk",
     policy: ReadPolicyName | None = None,
     fresh_within: float | None = None,
+    hints: bool = False,
 ) -> Call[FoundMessages]:
     """Return the messages of a topic's key, or of a message ID, newest first, with their bodies."""
     asked = query_string(
         topic=topic, key=key, message_id=message_id, begin=begin, end=end, max_count=max_count,
-        cursor=cursor, visible=visible, policy=policy, fresh_within=fresh_within, encoding="base64",
+        cursor=cursor, visible=visible, policy=policy, fresh_within=fresh_within, hints=hints,
+        encoding="base64",
     )  # fmt: skip
     return Call("GET", PATH, read_found, asked)
 
@@ -215,7 +217,7 @@ def read_found(body: bytes) -> FoundMessages:
     expired = tuple(ExpiredMessage(**row) for row in document.get("expired", ()))
     return FoundMessages(
         messages, read_missing(document), document["next_cursor"], expired, read_explain(document),
-        document.get("as_of", 0), read_unasked(document),
+        document.get("as_of", 0), read_unasked(document), read_hints(document),
     )  # fmt: skip
 
 

@@ -69,6 +69,20 @@ class Missing(NamedTuple):
         return {"file": without_places(self.file), "reason": without_places(self.reason)}
 
 
+class Hint(NamedTuple):
+    """What a lookup that found nothing may have meant: `text` in words, the rest as a lookup takes it.
+
+    Kinds: `no_topic` (the topic asked is not known), `near_topic`, `other_topic` (it has the key),
+    `other_spelling` (another case, no blanks at the ends), `as_message_id`, `as_key`.
+    """
+
+    kind: str
+    text: str
+    topic: str | None = None
+    key: str | None = None
+    message_id: str | None = None
+
+
 class Unasked(NamedTuple):
     """A node that may hold entries which are not published, and was not asked itself.
 
@@ -143,7 +157,8 @@ class Answer:
     more. Everything acknowledged anywhere before `as_of` (ms) was looked at; what was acknowledged
     since may be missing, and `unasked` names the nodes that hold some of it, for all that is known.
 
-    `lost` are messages of a followed log that were gone before anybody could index them.
+    `lost` are messages of a followed log that were gone before anybody could index them. `hints`, where
+    asked for, are what a lookup without entries may have meant.
     """
 
     entries: list[Entry]
@@ -154,6 +169,7 @@ class Answer:
     explain: Explain | None = None
     unasked: tuple[Unasked, ...] = ()
     lost: tuple[LostOffsets, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -168,4 +184,6 @@ class Answer:
             shown["explain"] = self.explain.to_dict()
         if self.lost:
             shown["lost"] = [each._asdict() for each in self.lost]
+        if self.hints:
+            shown["hints"] = [each._asdict() for each in self.hints]
         return shown

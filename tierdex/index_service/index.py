@@ -302,6 +302,7 @@ class Index(OperatedIndex):
         fresh_within: float | None = None,
         id_time: str | None = None,
         proof: bool = False,
+        hints: bool = False,
     ) -> Answer:
         """Find the messages of one key or message ID, newest file and newest arrival first.
 
@@ -315,7 +316,21 @@ class Index(OperatedIndex):
 
         With `explain` and `proof` the answer's explain has a `proof` of what the store holds, which `tierdex
         verify --proof` checks against it: a request for each file that times and topics do not rule out.
+
+        With `hints` an answer without entries says what may have been meant (see `Answer`): near topics, and
+        the key in other topics and spellings, found by a batch of lookups.
         """
+        if hints:
+            from tierdex.index_service.hints import find_hints
+
+            answer = self.query(
+                topic, key=key, message_id=message_id, begin=begin, end=end, max_count=max_count,
+                cursor=cursor, explain=explain, on_error=on_error, fresh_within=fresh_within,
+                id_time=id_time, proof=proof,
+            )  # fmt: skip
+            if not answer.entries and cursor is None:
+                answer.hints = find_hints(self, topic, key=key, message_id=message_id)
+            return answer
         if proof and not explain:
             raise InvalidRequestError("is a part of explain: ask for both", field="proof")
         narrowed = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tierdex.index_service.answer import Unasked
+    from tierdex.index_service.answer import Hint, Unasked
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.levels import Level
     from tierdex.logfile.messages import MessageBatch
@@ -151,7 +151,8 @@ class FoundMessages:
     key's hash that are gone from the log by their age: the answer is complete without them.
 
     What the log acknowledged before `as_of` (int64 ms, the store's time; 0: not known) was looked at. Its
-    owner is in `unasked` when it holds more, for all that is known, and this is another process.
+    owner is in `unasked` when it holds more, for all that is known, and this is another process. `hints`,
+    where asked for, are what a lookup without messages may have meant.
     """
 
     messages: tuple[Message, ...]
@@ -161,6 +162,7 @@ class FoundMessages:
     explain: ReadExplain = field(default_factory=ReadExplain)  # of the messages, not of the index
     as_of: int = 0
     unasked: tuple[Unasked, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     @property
     def complete(self) -> bool:

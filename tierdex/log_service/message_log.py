@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
@@ -464,12 +465,14 @@ class MessageLog(OperatedLog):
         visible: Durability = "disk",
         policy: ReadPolicyName | None = None,
         fresh_within: float | None = None,
+        hints: bool = False,
     ) -> FoundMessages:
         """Return the messages of a topic's key, or of a message ID, newest first, with their bodies.
 
         The key is compared in each message; `visible` and `policy` are as in `read`, `fresh_within` is as in
         `Index.query`. An unknown key gives an empty, complete answer; `missing` names what was not read or is
-        not indexed yet. A log that is only read gives what is not indexed beyond `max_count`.
+        not indexed yet. A log that is only read gives what is not indexed beyond `max_count`. `hints` is as
+        in `Index.query`.
         """
         self._components.check_open()
         limits = self._reads.limits_of_one(visible, policy)
@@ -481,7 +484,14 @@ class MessageLog(OperatedLog):
 
         first, last = optional_ms(begin, "begin"), optional_ms(end, "end", is_end=True)
         lookup = Lookup(topic, key, message_id, first, last, max_count, cursor, fresh_within)
-        return find_messages(log_index, self._components.reads, lookup, limits)
+        found: FoundMessages = find_messages(log_index, self._components.reads, lookup, limits)
+        if not hints or len(found) or cursor is not None:
+            return found
+        from tierdex.index_service.hints import find_hints
+
+        topics = sorted({*log_index.index.known_topics().names, *self.topics()})
+        told = find_hints(log_index.index, topic, key=key, message_id=message_id, topics=topics)
+        return replace(found, hints=told)
 
     @property
     def index(self) -> Index:

@@ -225,6 +225,11 @@ def fake_app(
             "next_cursor": str(first + max_count) if len(found) == max_count else None,
             "as_of": YEAR_2013 + 364 * DAY,
         }
+        if key == "absent" and topic.strip() not in ("AA", "DL", "UA"):
+            answer["hints"] = [
+                {"kind": "no_topic", "text": "no such topic", "topic": topic},
+                {"kind": "near_topic", "text": "there is UA", "topic": "UA"},
+            ]
         if explain:
             answer["explain"] = make_explain(files, missing=is_missing)
         return answer

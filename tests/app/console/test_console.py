@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -265,30 +268,28 @@ def test_empty_answer_claims_nothing_of_a_topic_that_may_not_exist(
     page.get_by_role("link", name="UA", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("none holds this key in topic UA")
     expect(page.locator(".note.good")).to_have_count(0)
-    page.route("**/v1/topics", lambda route: route.fulfill(status=403, body="{}"))
-    page.get_by_role(
-        "button", name="Look up"
-    ).click()  # topics are not told: nothing is said of them
-    expect(page.get_by_role("status")).to_contain_text("none holds this key · as of")
 
 
-def test_near_names_are_slips_cases_and_beginnings_nearest_first(page: Page, serve: Serve) -> None:
-    page.goto(serve(fake_app()))
-    near = page.evaluate(
-        """async (asked) => {
-          const { nearNames } = await import("/console/near_names.js");
-          const names = ["orders", "orders-eu", "payments", "Order", "redros", "x", "flights"];
-          return asked.map((name) => nearNames(name, names));
-        }""",
-        ["oredrs", "ORDERS ", "payment", "nothing-like-it", "f"],
-    )
-    assert near == [
-        ["orders", "Order", "redros"],
-        ["orders", "Order", "orders-eu"],
-        ["payments"],
-        [],
-        ["flights"],
-    ]
+def test_unknown_parameter_of_a_link_is_told(page: Page, serve: Serve) -> None:
+    address = serve(fake_app())
+    page.goto(f"{address}#lookup?topic=UA&key=K&max-count=5&queue=3")
+    expect(page.locator("#link-note")).to_contain_text("This link says max-count, queue")
+    page.goto(f"{address}#lookup?topic=UA&key=K&max_count=5")
+    expect(page.locator("#link-note")).to_be_hidden()
+
+
+def test_found_entries_are_exported_as_json_and_csv(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(fake_app())}#lookup?topic=UA&key=K")
+    page.get_by_role("button", name="Next 64").click()
+    expect(page.locator("#entries tbody tr")).to_have_count(90)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Export as JSON").click()
+    document = json.loads(Path(saved.value.path()).read_text())
+    assert (saved.value.suggested_filename, len(document["entries"])) == ("lookup.json", 90)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Export as CSV").click()
+    rows = list(csv.DictReader(Path(saved.value.path()).read_text().splitlines()))
+    assert [row["offset"] for row in rows] == [str(e["offset"]) for e in document["entries"]]
 
 
 def test_files_under_an_error_say_how_old_they_are(page: Page, serve: Serve) -> None:
@@ -393,7 +394,7 @@ def test_home_page_tells_topics_and_a_narrow_page_never_scrolls_sideways(
     page.goto(address)
     rows = page.locator("#home-topics tbody tr")
     expect(rows).to_have_count(4)
-    expect(rows.nth(1)).to_contain_text("1,000 +")
+    expect(rows.nth(1)).to_contain_text("1,000 to 1,001")
     expect(rows.nth(1)).to_contain_text("2013-01-02 00:00:00")
     expect(rows.last).to_contain_text(HOSTILE)
     page.get_by_role("link", name="UA", exact=True).click()

@@ -157,7 +157,7 @@ def test_what_was_meant_is_one_click_away_from_an_empty_answer(page: Page, addre
     rows = page.locator("#entries tbody tr")
     said = page.get_by_role("status")
     look_up(page, "ua", "N37422")
-    expect(said).to_contain_text("No topic “ua”: this index holds “UA”")
+    expect(said).to_contain_text("No topic “ua” is known here")
     page.get_by_role("link", name="UA", exact=True).click()
     expect(rows).to_have_count(40)
     look_up(page, "UA", " UA7 ")

@@ -140,7 +140,7 @@ def test_journey_shows_messages_side_by_side_with_the_time_between(
     expect(page.locator(".journey-line .stop")).to_have_count(3)
     assert "#journey?key=ORDER-1" in page.url
     with page.expect_download() as saving:
-        page.get_by_role("button", name="Save as JSON").click()
+        page.get_by_role("button", name="Export as JSON").click()
     saved = json.loads(Path(saving.value.path()).read_text())
     assert saved["duration_ms"] == 90_000
     assert [entry["topic"] for entry in saved["entries"]] == ["orders", "orders", "payments"]
@@ -159,7 +159,7 @@ def test_keys_search_walk_and_open_and_a_lookup_is_kept(page: Page, address: str
     page.keyboard.press("Enter")
     expect(under.nth(0)).to_be_visible()
     expect(under.nth(1)).to_be_hidden()
-    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("button", name="Save lookup").click()
     page.reload()
     expect(page.locator("#saved-lookups a")).to_have_text("orders / ORDER-1")
     page.get_by_role("button", name="Forget orders / ORDER-1").click()

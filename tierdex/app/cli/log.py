@@ -26,7 +26,7 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Encoding, Form, Level
 from tierdex.app.cli.output import printable, write_fields, write_rows
-from tierdex.app.cli.telling import tell_age
+from tierdex.app.cli.telling import tell_age, tell_hints
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.log_service.read_policy import ReadPolicy
 from tierdex.times import format_time, parse_time
@@ -302,7 +302,7 @@ def get(
     with opened_log(target, parse_settings(setting), writing=not is_mounted) as log:
         found = log.get(
             topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
-            visible=visible.value, policy=policy, fresh_within=fresh_within, **times,
+            visible=visible.value, policy=policy, fresh_within=fresh_within, hints=True, **times,
         )  # fmt: skip
     from tierdex.app.http.codecs.messages_out import found_document
 
@@ -316,6 +316,7 @@ def get(
         say(f"gone from the log by its age: {name} queue {queue_id} offset {offset}")
     if not len(found):
         say("nothing in what could be asked" if found.missing else "not found")
+    tell_hints(found)
     if found.missing or not len(found):
         tell_age(found)
     for file, reason, *_ in found.missing:

@@ -23,7 +23,7 @@ from tierdex.app.cli.opening import (
 )
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import printable, write_rows, write_table
-from tierdex.app.cli.telling import shown_text, tell_standing
+from tierdex.app.cli.telling import shown_text, tell_hints, tell_standing
 from tierdex.errors import InvalidRequestError
 from tierdex.times import format_time
 
@@ -89,6 +89,7 @@ def query(
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
             explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time, proof=proof,
+            hints=True,
         )  # fmt: skip
     if target.url is None:
         answer.lost = lost_offsets(target, topic)
@@ -102,6 +103,7 @@ def query(
         _write_explain(answer)
     if answer.next_cursor is not None and output is not Form.JSON:
         say(f"there may be more: --cursor {answer.next_cursor}")
+    tell_hints(answer)
     tell_standing(answer)
 
 

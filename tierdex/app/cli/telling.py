@@ -48,6 +48,12 @@ def tell_age(answer: Answer | Journey | FoundMessages | ScanReport) -> None:
         )
 
 
+def tell_hints(answer: Answer | FoundMessages) -> None:
+    """Say what a lookup that found nothing may have meant."""
+    for hint in answer.hints:
+        say(f"hint: {hint.text}")
+
+
 def shown_text(entry: Entry) -> str:
     """Return a message as text for a terminal or a cell: decoded, or in hex, or why there is none."""
     message = entry.message

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from tierdex.app.http.models import (
     Given,
+    Hint,
     Int64,
     Key,
     Missing,
@@ -185,6 +186,7 @@ class MessagesFound(BaseModel):
     explain: ReadExplain
     as_of: Int64
     unasked: list[Unasked]
+    hints: list[Hint] | None = None
 
 
 class LogQueue(BaseModel):

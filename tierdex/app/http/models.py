@@ -257,6 +257,18 @@ class Missing(BaseModel):
     reason: str
 
 
+class Hint(BaseModel):
+    """What a lookup that found nothing may have meant: in words, and as a lookup takes it."""
+
+    kind: Literal[
+        "no_topic", "near_topic", "other_topic", "other_spelling", "as_message_id", "as_key"
+    ]
+    text: str
+    topic: str | None = None
+    key: str | None = None
+    message_id: str | None = None
+
+
 class Unasked(BaseModel):
     """A node that may hold entries which are not published, and was not asked itself.
 
@@ -306,6 +318,10 @@ class Answer(BaseModel):
     unasked: list[Unasked]
     explain: Explain | None = None
     lost: list[LostOffsets] | None = None
+    hints: list[Hint] | None = Field(
+        None,
+        description="of an answer without entries: that no such topic is known; more with `hints`",
+    )
 
 
 class Lookup(TypedDict, total=False):

@@ -127,6 +127,11 @@ class EntriesQuery(BaseModel):
         None,
         description="with `message`: seconds to wait for messages; none, and at most: the setting",
     )
+    hints: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False,
+        description="with an answer without entries what may have been meant: near topics, the key in "
+        "other topics and spellings",
+    )
     id_time: str | None = Field(
         None,
         description="a message ID of this form narrows the times: `uuidv7`, `ulid`, `snowflake:EPOCH_MS`, "
@@ -231,6 +236,9 @@ class MessagesQuery(BaseModel):
     fresh_within: Seconds | None = Field(
         None,
         description="of a key: seconds; an older answer is incomplete and names the log's node",
+    )
+    hints: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="of a key: as for a lookup of entries"
     )
     max_count: MaxMessages | None = Field(
         None, description="most messages to answer; none: 100, of a key 64"

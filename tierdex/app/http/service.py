@@ -69,6 +69,7 @@ class Service:
     audit: AuditTrail | None = None
     tokens: Tokens | None = None
     spans: Spans | None = None
+    known_topics: frozenset[str] = frozenset()  # as they were last listed: see hints.py
     # Calls that may wait long for the store have threads of their own, so that they never delay a
     # lookup or a put.
     quick: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_QUICK_THREADS))

@@ -176,6 +176,7 @@ class LocalQueries:
         answer.next_cursor, answer.as_of, answer.explain = None, freshness.as_of, None
         answer.unasked = freshness.unasked
         answer.lost = ()
+        answer.hints = ()
         return answer
 
     @staticmethod

@@ -4,12 +4,12 @@
 
 import { ApiError, get } from "./api.js";
 import { CompactionView } from "./compaction.js";
-import { byId } from "./dom.js";
+import { byId, showNote } from "./dom.js";
 import { FilesView } from "./files.js";
 import { JourneyView } from "./journey.js";
 import { KeyDialog } from "./key_dialog.js";
 import { watchKeyboard } from "./keyboard.js";
-import { readLink, VIEWS } from "./link.js";
+import { readLink, unknownParameters, VIEWS } from "./link.js";
 import { Lookup } from "./lookup.js";
 import { MessagesView } from "./messages.js";
 import { NodesView } from "./nodes.js";
@@ -40,6 +40,8 @@ function open() {
   byId("refused-reason").textContent = refusal ?? "";
   byId("refused-key").textContent = access?.wantsKey ? "Enter a key" : "Use another key";
   document.title = `${view[0].toUpperCase()}${view.slice(1)} · Tierdex`;
+  const unknown = unknownParameters({ view, parameters });
+  showNote(byId("link-note"), unknown.length ? `This link says ${unknown.join(", ")}, which this page does not know: it was left out.` : null);
   if (!refusal) views[view].open(parameters);
 }
 

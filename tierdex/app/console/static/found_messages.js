@@ -37,6 +37,12 @@ function addDrawer(row, entry, message) {
   row.after(element("tr", { class: "message-of" }, element("td", { colspan: row.children.length }, messageDrawer(entry, message))));
 }
 
+/** Return an entry with its message, where that came. */
+export function withMessage(entry, found) {
+  const message = found.get(placeOf(entry));
+  return message ? { ...entry, message } : entry;
+}
+
 function placeOf(entry) {
   return [entry.topic, entry.queue_id, entry.offset, entry.timestamp, entry.file_id, JSON.stringify(entry.location ?? null, (_, each) => (typeof each === "bigint" ? String(each) : each))].join("\n");
 }

@@ -107,12 +107,19 @@ export class Home {
     return element(
       "tr", {},
       element("th", { scope: "row" }, element("a", { href: writeLink("lookup", { topic: info.topic }), class: "code" }, info.topic)),
-      element("td", { class: "number code", title: countInWords(info) }, `${formatCount(info.item_count)}${BigInt(info.uncounted) ? " +" : ""}`),
+      element("td", { class: "number code", title: countInWords(info) }, counted(info)),
       hasExamples ? element("td", {}, key ? element("a", { href: writeQuery({ topic: info.topic, key }), class: "code" }, key) : null) : null,
       moment(info.min_time), moment(info.max_time),
       element("td", { class: "wide bar-cell", "aria-hidden": "true" }, info.min_time === null ? null : spanBar(info, range)),
     );
   }
+}
+
+/** Return how many keys and IDs a topic has, as far as its files tell. */
+function counted({ item_count: known, uncounted }) {
+  if (!BigInt(uncounted)) return formatCount(known);
+  const most = formatCount(BigInt(known) + BigInt(uncounted));
+  return BigInt(known) ? `${formatCount(known)} to ${most}` : `up to ${most}`;
 }
 
 function countInWords({ item_count: counted, uncounted, files }) {

@@ -3,11 +3,12 @@
 
 import { ApiError, NewestRequest } from "./api.js";
 import { byId, element, showFieldError, showNote } from "./dom.js";
+import { exportMenu } from "./export.js";
 import { formatSpan, plural } from "./format.js";
 import { offerFirst } from "./keyboard.js";
 import { readLink, writeLink } from "./link.js";
-import { writeJson } from "./lossless_json.js";
 import { messageDrawer } from "./message_drawer.js";
+import { nothingFound } from "./nothing_found.js";
 import { completenessBanner } from "./results.js";
 import { ticksBelow } from "./time_axis.js";
 import { TimeField, momentsOf, readRange } from "./time_field.js";
@@ -45,7 +46,8 @@ export class JourneyView {
     }
     byId("journey-answer").replaceChildren(element("p", { class: "quiet" }, "Looking up …"));
     try {
-      this.found = await this.#ask({ key, ...momentsOf({ begin, end }) });
+      this.asked = { key, ...momentsOf({ begin, end }) };
+      this.found = await this.#ask(this.asked);
     } catch (error) {
       if (error.name === "AbortError") return;
       if (!(error instanceof ApiError)) throw error;
@@ -109,13 +111,13 @@ export class JourneyView {
     if (this.found === null) return;
     const { entries, duration_ms: duration, topics, by_arrival: byArrival = [] } = this.found;
     const more = this.found.more.filter((topic) => !byArrival.includes(topic));
-    const save = element("button", { type: "button", class: "quiet-button", on: { click: () => download(this.found) } }, "Save as JSON");
     byId("journey-answer").replaceChildren(
-      completenessBanner(this.found, this.zone()),
+      entries.length ? completenessBanner(this.found, this.zone()) : nothingFound({ ...this.asked, topic: null }, this.found, this.zone()),
       element(
         "div", { class: "answer-head" },
         element("h2", {}, entries.length ? `${plural(entries.length, "message")} in ${formatSpan(duration)}` : "No message"),
-        element("span", { class: "quiet" }, `${plural(topics, "topic")} asked${more.length ? `; older ones in ${more.join(", ")}` : ""}`), save,
+        element("span", { class: "quiet" }, `${plural(topics, "topic")} asked${more.length ? `; older ones in ${more.join(", ")}` : ""}`),
+        entries.length ? exportMenu("journey", () => this.found) : null,
       ),
       ...(byArrival.length ? [element(
         "p", { class: "note warn", role: "status" },
@@ -126,12 +128,6 @@ export class JourneyView {
     );
     offerFirst(byId("journey-answer").querySelectorAll(".journey > li"));
   }
-}
-
-function download(found) {
-  const href = URL.createObjectURL(new Blob([writeJson(found)], { type: "application/json" }));
-  element("a", { download: "journey.json", href }).click();
-  URL.revokeObjectURL(href);
 }
 
 function card(entry, number, zone) {

@@ -4,7 +4,16 @@
 // logs. Times are epoch milliseconds, so that a link means the same in every zone.
 
 const FIELDS = ["topic", "key", "message_id", "begin", "end", "max_count", "explain"];
-export const VIEWS = ["lookup", "journey", "messages", "files", "compaction", "nodes"];
+const KNOWN = {
+  lookup: FIELDS, journey: ["key", "begin", "end"], messages: ["topic", "queue_id", "offset", "begin", "form", "tail"],
+  files: ["file"], compaction: [], nodes: [],
+};
+export const VIEWS = Object.keys(KNOWN);
+
+/** Return the parameters of a link that its view does not know: of an older page, or mistyped. */
+export function unknownParameters({ view, parameters }) {
+  return Object.keys(parameters).filter((name) => !KNOWN[view].includes(name));
+}
 
 /** Return the fragment of a view; null, undefined and empty parameters are left out. */
 export function writeLink(view, parameters = {}) {

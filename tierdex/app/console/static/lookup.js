@@ -2,14 +2,15 @@
 // reading it fills the form and runs the query; without a query it is the home page.
 //
 // What stands under the form belongs to `query`: whoever changes or refuses the query clears it first, and
-// an answer that comes after that is thrown away. `pages` is empty until the first answer is there. `counts` are
+// an answer that comes after that is thrown away. `pages` is empty until the first answer is there, `shown` has the messages that came. `counts` are
 // those of all pages, once the service has told them; it is asked when there is more than one page.
 
 import { ApiError, NewestRequest } from "./api.js";
 import { copyMenu } from "./copy_menu.js";
 import { byId, element } from "./dom.js";
 import { explainView } from "./explain.js";
-import { drawMessages, fetchMessages } from "./found_messages.js";
+import { exportMenu } from "./export.js";
+import { drawMessages, fetchMessages, withMessage } from "./found_messages.js";
 import { formatCount, formatMilliseconds, plural } from "./format.js";
 import { countsOf, fetchCounts, histogram } from "./histogram.js";
 import { Home } from "./home.js";
@@ -25,7 +26,7 @@ import { formatTime, zoneName } from "./times.js";
 export class Lookup {
   /** `zone()` says "utc" or "local", `access()` what the caller may do; `wantKey(error)` asks the user for an API key. */
   constructor({ zone, access, wantKey }) {
-    Object.assign(this, { zone, access, wantKey, query: null, pages: [], counts: null, isNewestFirst: true });
+    Object.assign(this, { zone, access, wantKey, query: null, pages: [], shown: new Map(), counts: null, isNewestFirst: true });
     this.request = new NewestRequest();
     this.counting = new NewestRequest();
     this.home = new Home({ zone, access, wantKey });
@@ -77,11 +78,10 @@ export class Lookup {
     answerNode.setAttribute("aria-busy", "true");
     const started = performance.now();
     try {
-      const answer = await this.request.get("v1/entries", { ...parameters, cursor, explain: explain === "0" ? null : "true" });
+      const answer = await this.request.get("v1/entries", { ...parameters, cursor, hints: "true", explain: explain === "0" ? null : "true" });
       const milliseconds = performance.now() - started;
-      const isEmpty = cursor === null && !answer.entries.length;
       const messages = answer.entries.length ? fetchMessages({ ...parameters, cursor }) : null;
-      this.pages.push({ answer, milliseconds, messages, topics: isEmpty ? await this.#topics() : null });
+      this.pages.push({ answer, milliseconds, messages });
       this.#draw(cursor !== null);
       if (cursor === null && answer.next_cursor) this.#count();
     } catch (error) {
@@ -107,18 +107,7 @@ export class Lookup {
     this.#drawHistogram();
   }
 
-  /** Return the topics, null where the service does not tell them: an empty answer must not depend on it. */
-  async #topics() {
-    try {
-      return (await this.request.get("v1/topics")).topics;
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      return null;
-    }
-  }
-
   #draw(isNextPage = false) {
-    const { topics } = this.pages.at(-1);
     const answer = joinPages(this.pages.map((page) => page.answer));
     const zone = this.zone();
     const entries = inOrderOfTime(answer.entries, this.isNewestFirst);
@@ -137,7 +126,7 @@ export class Lookup {
     if (answer.next_cursor) found.push(this.#pager(answer));
     const isNothing = !entries.length && !answer.next_cursor;
     byId("answer").replaceChildren(
-      isNothing ? nothingFound(this.query, answer, topics, zone) : completenessBanner(answer, zone), ...found,
+      isNothing ? nothingFound(this.query, answer, zone) : completenessBanner(answer, zone), ...found,
     );
     if (entries.length) {
       this.#drawHistogram();
@@ -172,6 +161,7 @@ export class Lookup {
   }
 
   #head(answer) {
+    const { entries } = answer;
     const milliseconds = this.pages.reduce((sum, page) => sum + page.milliseconds, 0);
     return element(
       "div", { class: "answer-head" },
@@ -180,8 +170,9 @@ export class Lookup {
       element(
         "span", { class: "actions" },
         this.query.key ? element("a", { href: writeLink("journey", { key: this.query.key }) }, "Journey") : null,
-        element("button", { type: "button", class: "quiet-button", on: { click: () => saveLookup(location.hash) } }, "Save"),
-        copyMenu(this.query),
+        element("button", { type: "button", class: "quiet-button", on: { click: () => saveLookup(location.hash) } }, "Save lookup"),
+        entries.length ? exportMenu("lookup", () => this.#exported()) : null,
+        copyMenu(this.query, { messages: () => this.shown.size > 0 }),
       ),
     );
   }
@@ -212,8 +203,15 @@ export class Lookup {
   async #showMessages(table, entries) {
     for (const { messages } of this.pages) {
       const found = await messages;
+      if (found?.found.size) this.shown = new Map([...this.shown, ...found.found]);
       if (found) drawMessages(table, entries, found);
     }
+  }
+
+  /** Return what stands here as one answer, with the messages that came. */
+  #exported() {
+    const answer = joinPages(this.pages.map((page) => page.answer));
+    return { ...answer, entries: answer.entries.map((entry) => withMessage(entry, this.shown)) };
   }
 
   /** End what is under way and leave nothing of it, nor of what it was asked, in sight. */
@@ -222,6 +220,7 @@ export class Lookup {
     this.counting.end();
     this.query = null;
     this.pages = [];
+    this.shown = new Map();
     this.counts = null;
     byId("answer").replaceChildren();
     byId("answer").setAttribute("aria-busy", "false");

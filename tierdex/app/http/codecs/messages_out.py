@@ -34,7 +34,7 @@ def messages_document(answer: ReadAnswer, encoding: str) -> dict[str, Any]:
 
 def found_document(found: FoundMessages, encoding: str) -> dict[str, Any]:
     """Return the messages of a key as a JSON object."""
-    return {
+    document = {
         "messages": [message_document(message, encoding) for message in found],
         "complete": found.complete,
         "missing": _missing(found.missing),
@@ -44,6 +44,9 @@ def found_document(found: FoundMessages, encoding: str) -> dict[str, Any]:
         "as_of": found.as_of,
         "unasked": [unasked._asdict() for unasked in found.unasked],
     }
+    if found.hints:
+        document["hints"] = [hint._asdict() for hint in found.hints]
+    return document
 
 
 def messages_stream(answer: ReadAnswer) -> memoryview:

@@ -26,6 +26,7 @@ from tierdex.app.http.codecs.json_lookups import (
     read_lookups,
 )
 from tierdex.app.http.codecs.topic_column import column_of, topics_in
+from tierdex.app.http.hints import hints_of
 from tierdex.app.http.key_models import Histogram, Journey
 from tierdex.app.http.models import (
     Answer,
@@ -98,6 +99,7 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
     """
     service = service_of(request)
     asked = vars(query).copy()
+    del asked["hints"]
     fetch = _message_call(request, asked)
     if query.max_count is None:
         asked["max_count"] = service.settings.default_max_count
@@ -111,6 +113,8 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
         answer.lost = service.messages.lost(query.topic)
     if fetch is not None and answer.entries:
         answer = await service.in_thread(partial(fetch, answer), slow=True)
+    if not answer.entries and query.cursor is None:
+        answer.hints = await hints_of(request, query, is_complete=answer.complete)
     return json_response(answer_document(answer))
 
 

@@ -8,6 +8,7 @@ Depends on app.http, codecs, errors, app.rights and log_service.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,7 @@ from tierdex.app.http.codecs.messages_in import (
 )
 from tierdex.app.http.codecs.messages_out import found_document, messages_document, messages_stream
 from tierdex.app.http.codecs.topic_column import topics_in
+from tierdex.app.http.hints import hints_of
 from tierdex.app.http.message_models import (
     Appended,
     LogOffsets,
@@ -173,6 +175,8 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
     for message in found:
         _refuse_masked(request, service, message.topic)
     service.metrics.count_read(len(found), found.explain)
+    if not len(found) and query.cursor is None:
+        found = replace(found, hints=await hints_of(request, query, is_complete=found.complete))
     return json_response(found_document(found, query.encoding))
 
 
