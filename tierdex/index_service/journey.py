@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tierdex.errors import IncompleteAnswerError, InvalidRequestError
 from tierdex.index_service.answer import Missing, Unasked
-from tierdex.index_service.requests.repeats import without_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -143,6 +142,10 @@ def find_journey(
 
 def _ask(index: Any, lookups: list[dict[str, Any]], at_once: int, **how: Any) -> list[Answer]:
     """Return the answers in order. Raises InvalidRequestError with the name that the caller knows."""
+    from tierdex.index_service.requests.repeats import (
+        without_repeats,
+    )  # with numba: clients have none
+
     answers: list[Answer] = []
     for first in range(0, len(lookups), at_once):
         try:

@@ -4,7 +4,7 @@ The facade checks the arguments, calls the component that does the work, and ret
 writes a data folder; any number of processes read. Any thread may call any method. Every error is a
 TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
 
-Depends on disk_errors, seams, settings, times, value_rules, index_service.claiming and the other
+Depends on disk_errors, seams, settings, times, value_rules, index_service.claiming, hints and the other
 modules of this folder.
 """
 
