@@ -142,9 +142,6 @@ def find_journey(
 
 def _ask(index: Any, lookups: list[dict[str, Any]], at_once: int, **how: Any) -> list[Answer]:
     """Return the answers in order. Raises InvalidRequestError with the name that the caller knows."""
-    from tierdex.index_service.requests.repeats import (
-        without_repeats,
-    )  # with numba: clients have none
 
     answers: list[Answer] = []
     for first in range(0, len(lookups), at_once):
@@ -175,6 +172,10 @@ class _Topic:
 
     def take(self, answer: Answer, most: int) -> None:
         """Keep the newest of these and of what was found."""
+        from tierdex.index_service.requests.repeats import (
+            without_repeats,
+        )  # has kernels: clients do not
+
         known = without_repeats([*self.entries, *answer.entries]).values()
         self.entries = sorted(known, key=_place, reverse=True)[:most]
         self.is_open = answer.next_cursor is not None
