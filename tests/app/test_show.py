@@ -1,6 +1,7 @@
 """`--show`: the right bytes, or why there are none."""
 
 import json
+import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -129,3 +130,64 @@ def test_damaged_list_of_sources_is_an_error(tmp_path, register):
     (tmp_path / "data" / "sources.json").write_text("{")
     with pytest.raises(CorruptFileError):
         register.files()
+
+
+TIMED = LoadOptions(topic="o", keys=("a",), timestamp="t")
+LONG_AGO_NS = 1_600_000_000_000_000_000
+
+
+def write_rows(path, rows):
+    """Write rows {a, t, note} in the form of the file's name, with the time of long ago."""
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".csv":
+        path.write_text("a,t,note\n" + "".join("{a},{t},{note}\n".format(**row) for row in rows))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    os.utime(path, ns=(LONG_AGO_NS, LONG_AGO_NS))
+
+
+def row_of(t, note):
+    return {"a": "A", "t": t, "note": note}
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.jsonl"])
+@pytest.mark.parametrize("time", [1_700_000_000_000, 1_700_000_000_001], ids=["same time", "other"])
+def test_row_of_a_rewritten_file_is_not_shown_for_another(tmp_path, register, index, name, time):
+    """The same key at the same place, another event: under the entry's time it would be a wrong answer."""
+    path = tmp_path / name
+    write_rows(path, [row_of(1_700_000_000_000, "paid")])
+    Loader(index, register=register).load(path, TIMED)
+    assert show(register, index, key="A").outcome == "shown"
+    write_rows(path, [row_of(time, "lost")])
+    os.utime(path, ns=(LONG_AGO_NS + 10**9,) * 2)
+    shown = show(register, index, key="A")
+    assert (shown.outcome, shown.body) == ("mismatch", None)
+    assert "was changed since it was loaded" in shown.reason
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv", "x.jsonl"])
+@pytest.mark.parametrize(
+    "options", [TIMED, LoadOptions(topic="o", keys=("a",))], ids=["timed", "not"]
+)
+def test_file_that_was_touched_copied_or_appended_to_shows_its_rows(
+    tmp_path, register, index, name, options
+):
+    path = tmp_path / name
+    write_rows(path, [row_of(1_700_000_000_000, "paid")])
+    Loader(index, register=register).load(path, options)
+    path.touch()
+    assert show(register, index, key="A").outcome == "shown"
+    if name != "x.parquet":
+        with path.open("a") as file:
+            file.write(path.read_text().splitlines()[-1].replace("A", "B") + "\n")
+        assert show(register, index, key="A").outcome == "shown"
+
+
+def test_time_that_a_load_took_from_the_file_tells_a_rewritten_one(tmp_path, register, index):
+    path = tmp_path / "x.csv"
+    write_rows(path, [row_of(1, "paid")])
+    Loader(index, register=register).load(path, LoadOptions(topic="o", keys=("a",)))
+    write_rows(path, [row_of(1, "lost")])
+    os.utime(path, ns=(LONG_AGO_NS + 10**9,) * 2)
+    assert show(register, index, key="A").outcome == "mismatch"

@@ -1,14 +1,13 @@
 """`LoadedRows`: shows rows of files on this machine, loaded ones and those that entries name.
 
-A row is parsed again the way it was loaded, so that its names are those that indexed it. A file that was
-changed or replaced since the load therefore shows no wrong row.
+A row is parsed again the way it was loaded, so that its names and its time are those that indexed it, and its
+file is compared with what the register says of it: one that was replaced since shows no other row.
 
-Depends on app.load, resolving, following, errors, filesystem, index_service, numpy and pyarrow.
+Depends on app.load, resolving, following, errors, filesystem, index_service, text_times, numpy and pyarrow.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,20 +16,23 @@ import pyarrow as pa
 from tierdex.app.load.columns import Template
 from tierdex.app.load.csv_rows import CsvFormat, parse_block
 from tierdex.app.load.jsonl_rows import parse_jsonl_block
+from tierdex.app.load.loaded_file import LoadedFiles, check_time, time_columns
 from tierdex.app.load.records import Block
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.records import Record
 from tierdex.resolving.arrow_values import json_of_row
 from tierdex.resolving.file_rows import FileRows, read_line
-from tierdex.resolving.object_file import opened_file
+from tierdex.resolving.object_file import is_local, opened_file, path_of_address
 from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
 from tierdex.resolving.rule import Names, Rule
+from tierdex.text_times import RowError
 
 if TYPE_CHECKING:
     from tierdex.app.load.register import LoadedFile, LoadRegister
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
+    from tierdex.resolving.object_file import RangeFile
     from tierdex.resolving.resolver import Wanted
 
 
@@ -49,6 +51,7 @@ class LoadedRows:
     ) -> None:
         self._filesystem = filesystem
         self._register = register
+        self._files = LoadedFiles()
         self._named = FileRows(filesystem, "a file", _path_of, Rule()) if named else None
 
     def where(self, entry: Entry) -> str:
@@ -73,11 +76,11 @@ class LoadedRows:
             raise TooLargeError(entry.size)
         for loaded in known:
             try:
-                found = self._row(loaded, entry)
+                found = self._row(loaded, entry, wanted)
             except NotFoundError as error:
                 reason = error
                 continue
-            except (ChangedError, InvalidRequestError, pa.ArrowInvalid) as error:
+            except (ChangedError, InvalidRequestError, RowError, pa.ArrowInvalid) as error:
                 reason = ChangedError(f"{loaded.path} was changed since it was loaded: {error}")
                 continue
             if found is None:
@@ -92,8 +95,11 @@ class LoadedRows:
     def close(self) -> None:
         pass
 
-    def _row(self, loaded: LoadedFile, entry: Entry) -> Found | None:
-        """Return a row; None when the entry is not of this file."""
+    def _row(self, loaded: LoadedFile, entry: Entry, wanted: Wanted) -> Found | None:
+        """Return a row; None when the entry is not of this file.
+
+        One with the names that were looked up has the entry's time, and its file is the one that was loaded.
+        """
         path = loaded.path
         if loaded.kind == "parquet":
             place = entry.location or {}
@@ -101,26 +107,36 @@ class LoadedRows:
                 return None
             with opened_file(self._filesystem, path + loaded.parameters) as file:
                 table = read_parquet_row(file, int(place["row_group"]), int(place["row"]))
-            return _found(loaded, json_of_row(table), table)
+                return self._checked(loaded, entry, wanted, file, json_of_row(table), table)
         if entry.offset is None or not entry.size:
             return None
         with opened_file(self._filesystem, path + loaded.parameters) as file:
             text = read_line(file, path, entry.offset, entry.size)
-        block = Block(
-            text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
-        )
-        wanted = _columns(loaded)
-        if loaded.kind == "csv":
-            form = CsvFormat(loaded.delimiter, loaded.null_values)
-            return _found(
-                loaded, text, parse_block(block, list(loaded.columns), wanted, form).table
+            block = Block(
+                text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
             )
-        return _found(loaded, text, parse_jsonl_block(block, wanted).table)
+            columns = _columns(loaded)
+            if loaded.kind == "csv":
+                form = CsvFormat(loaded.delimiter, loaded.null_values)
+                table = parse_block(block, list(loaded.columns), columns, form).table
+            else:
+                table = parse_jsonl_block(block, columns).table
+            return self._checked(loaded, entry, wanted, file, text, table)
+
+    def _checked(
+        self, loaded: LoadedFile, entry: Entry, wanted: Wanted, file: RangeFile, text: bytes, table: Any
+    ) -> Found:  # fmt: skip
+        """Return a row with its names. Raises ChangedError for one that is not the entry's."""
+        found = _found(loaded, text, table)
+        if found.names.holds(wanted.key, wanted.message_id):
+            check_time(loaded, table, entry.timestamp)
+            self._files.check(loaded, file)
+        return found
 
 
 def _path_of(entry: Entry) -> str:
     source = entry.source or ""
-    if "://" in source or not Path(source).is_absolute():
+    if not is_local(source) or not path_of_address(source).is_absolute():
         raise InvalidRequestError(f"{source} is not a file of this machine: see resolvers.toml")
     return source
 
@@ -134,7 +150,7 @@ def _found(loaded: LoadedFile, text: bytes, table: pa.Table) -> Found:
 def _columns(loaded: LoadedFile) -> list[str]:
     texts = [*loaded.keys, *([loaded.message_id] if loaded.message_id else [])]
     names = [name for text in texts for name in Template.parse(text, field="key").columns]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys([*names, *time_columns(loaded)]))
 
 
 def _value(template: str, table: pa.Table) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tierdex.errors import InvalidRequestError
 from tierdex.following.records import Record
 from tierdex.resolving.arrow_values import json_of_row
-from tierdex.resolving.object_file import opened_file
+from tierdex.resolving.object_file import is_local, opened_file, path_of_address
 from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
 from tierdex.resolving.unfolded_text import UnfoldedText, codec_of
@@ -105,6 +105,8 @@ def below(root: str) -> Callable[[Entry], str]:
 
     def address_of(entry: Entry) -> str:
         source = (entry.source or "").replace("s3a://", "s3://", 1)
+        if is_local(source):
+            source = str(path_of_address(source))
         scheme, colon, path = source.rpartition("://")
         is_plain = "?" not in source and "#" not in source
         clean = scheme + colon + posixpath.normpath(path)

@@ -6,9 +6,11 @@ Depends on errors, filesystem and storage_layer.
 from __future__ import annotations
 
 import io
+import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote_to_bytes
 
 from tierdex.errors import NotFoundError
 
@@ -17,13 +19,21 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
 
+_FILE_URL: Final = "file://"
+
 
 class RangeFile(io.RawIOBase):
-    """A file for readers that seek: each read is one range, of which `requests` and `bytes` tell."""
+    """A file for readers that seek: each read is one range, of which `requests` and `bytes` tell.
 
-    def __init__(self, read_at: Callable[[int, int], bytes], length: int) -> None:
+    `length` and `changed_ms`, the time of its last change, are as they were when it was opened.
+    """
+
+    def __init__(
+        self, read_at: Callable[[int, int], bytes], length: int, changed_ms: int | None = None
+    ) -> None:
         self._read_at = read_at
         self.length = length
+        self.changed_ms = changed_ms
         self.requests = 0
         self.bytes = 0
         self._at = 0
@@ -57,19 +67,40 @@ class RangeFile(io.RawIOBase):
         return data
 
 
+def address_of_path(path: Path) -> str:
+    """Return the address of a local file as text: its path, or a URL where its name is no UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return _FILE_URL + quote(os.fsencode(path))
+    return str(path)
+
+
+def is_local(address: str) -> bool:
+    """Say whether an address is that of a file of this machine."""
+    return "://" not in address or address.startswith(_FILE_URL)
+
+
+def path_of_address(address: str) -> Path:
+    """Return the path of a local file's address; ``%E9`` in a URL stands for that byte."""
+    if not address.startswith(_FILE_URL):
+        return Path(address)
+    return Path(os.fsdecode(unquote_to_bytes(address.removeprefix(_FILE_URL))))
+
+
 @contextmanager
 def opened_file(filesystem: FileSystem, address: str) -> Iterator[RangeFile]:
     """Open a local path, or an object by its URL (``s3://bucket/key``), for reading by ranges.
 
     Raises NotFoundError, and what the store raises.
     """
-    if "://" not in address:
-        path = Path(address)
+    if is_local(address):
+        path = path_of_address(address)
         if not filesystem.exists(path):
-            raise NotFoundError(f"{path} is gone")
+            raise NotFoundError(f"{address} is gone")
         file = filesystem.open(path)
         try:
-            yield RangeFile(file.read_at, file.size())
+            yield RangeFile(file.read_at, file.size(), file.stat().modified_ms)
         finally:
             file.close()
         return
@@ -79,7 +110,9 @@ def opened_file(filesystem: FileSystem, address: str) -> Iterator[RangeFile]:
     folder, _, key = url.rpartition("/")
     store = open_store(folder.replace("s3a://", "s3://", 1) + question + parameters)
     try:
-        length = store.head(key).size
-        yield RangeFile(lambda position, count: store.get(key, position, count), length)
+        found = store.head(key)
+        yield RangeFile(
+            lambda position, count: store.get(key, position, count), found.size, found.modified_ms
+        )
     finally:
         store.close()

@@ -12,6 +12,8 @@ from tests.app.recording_index import RecordingIndex
 from tierdex.app.load.loader import Loader
 from tierdex.app.load.plan import LoadOptions
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.filesystem import LocalFileSystem
+from tierdex.resolving.object_file import opened_file
 from tierdex.storage_layer.open import open_store
 
 OPTIONS = LoadOptions(topic="o", keys=("id",), timestamp="t")
@@ -172,3 +174,26 @@ def test_rows_of_parquet_are_refused_where_only_messages_are_taken(tmp_path):
     pq.write_table(pa.table({"id": ["P"], "t": [1]}), tmp_path / "p.parquet")
     with pytest.raises(InvalidRequestError, match="data folder"):
         Loader(RecordingIndex(), names_source=False).load(tmp_path / "p.parquet", OPTIONS)
+
+
+def test_what_is_no_file_is_told_by_name(tree):
+    os.mkfifo(tree / "pipe.csv")
+    os.mkfifo(tree / "pipe.txt")
+    (tree / "gone.csv").symlink_to(tree / "nowhere")
+    (tree / "again.csv").symlink_to(tree / "a.csv")
+    found, report = loaded(tree)
+    assert [key for _, key in found] == ["[x].csv", "a.csv", "sub/b.csv", "sub/c.jsonl"]
+    assert report.not_files == {
+        str(tree / "pipe.csv"): "a pipe", str(tree / "gone.csv"): "a link to nothing"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ["", "/caf*", "/**/*.csv", "/caf\udce9%.csv"])
+def test_name_that_is_no_text_stands_in_entries_as_a_url(tmp_path, given):
+    with open(os.fsencode(tmp_path) + b"/caf\xe9%.csv", "wb") as file:
+        file.write(b"id,t\nA,1\n")
+    ((source, key),) = loaded(f"{tmp_path}{given}")[0]
+    assert (source, key) == (f"file://{tmp_path}/caf%E9%25.csv", "A")
+    with opened_file(LocalFileSystem(), source) as opened:
+        assert opened.read() == b"id,t\nA,1\n"
+    assert loaded(source)[0] == [(source, "A")]

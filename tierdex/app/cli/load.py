@@ -172,6 +172,8 @@ def _tell(output: Form, report: LoadReport, rejects: _BadRows, *, is_remembered:
     write_fields(output, {name: getattr(report, name) for name in names})
     if report.bad_rows:
         say(f"bad rows that were left out: {report.bad_rows:,}; they are in {rejects.path}")
+    for name, why in sorted(report.not_files.items()):
+        say(f"skipped: {name} is {why}")
     if report.left_out:
         say(f"files of no known format that were left out: {report.left_out:,} (see --kind)")
     if report.stopped_at is not None:

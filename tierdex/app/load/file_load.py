@@ -25,6 +25,7 @@ from tierdex.app.load.parquet_rows import read_parquet_pieces
 from tierdex.app.load.plan import Plan
 from tierdex.app.load.records import BLOCK_BYTES, ChangedTextError, Mark, read_blocks
 from tierdex.app.load.register import LoadedFile, Reached
+from tierdex.resolving.object_file import is_local
 from tierdex.resolving.unfolded_text import codec_of
 
 if TYPE_CHECKING:
@@ -177,12 +178,12 @@ class FileLoad:
             yield Portion(self, self._plan, piece, min(done, self.file.size) or done)
 
     def _of_parquet(self, opened: RangeFile) -> Generator[Portion, None, None]:
-        is_local = "://" not in self.file.address
-        digest = _digest_of(opened) if is_local else ""
+        is_here = is_local(self.file.address)
+        digest = _digest_of(opened) if is_here else ""
         known = self._known
         is_same = known is not None and (
             known.digest == digest
-            if is_local
+            if is_here
             else (known.size, known.changed_ms) == (self.file.size, self._changed_ms)
         )
         if not is_same:

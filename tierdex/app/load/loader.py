@@ -55,13 +55,15 @@ class LoadReport:
     """What a load did.
 
     `files` were read to their end, `unchanged` ones had nothing new, `left_out` ones of folders are of no
-    known format. Of the files that were read: `rows`, `entries` put, `message_ids` among them, `skipped`
+    known format, `not_files` are pipes, sockets, devices and links to nothing, by name. Of the files that
+    were read: `rows`, `entries` put, `message_ids` among them, `skipped`
     rows of each key template (no value), `bad_rows`. `stopped_at` is where the caller stopped it.
     """
 
     files: int = 0
     unchanged: int = 0
     left_out: int = 0
+    not_files: dict[str, str] = field(default_factory=dict)
     rows: int = 0
     entries: int = 0
     message_ids: int = 0
@@ -143,6 +145,7 @@ class Loader:
             if len(files) == 1 and not files[0].size and not files[0].is_stream:
                 raise InvalidRequestError(f"{files[0].address} is empty", field="file")
             report.left_out = sources.left_out
+            report.not_files = sources.not_files
             now = self._clock.now_ms()
             loads = [
                 FileLoad(

@@ -8,7 +8,7 @@ A folder stands for the files below it whose names end in a known format, in the
 that begin with `.` or `_` are left out, as Spark leaves them out, unless a glob names that letter. `*` stands
 for a part of a name, `**` for folders. `.gz` and `.zst` behind a format are unfolded.
 
-Depends on errors, filesystem, resolving and storage_layer.
+Depends on errors, file_walk, filesystem, resolving and storage_layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tierdex.errors import InvalidRequestError, NotFoundError
-from tierdex.resolving.object_file import RangeFile, opened_file
+from tierdex.file_walk import readable_name, walk
+from tierdex.resolving.object_file import (
+    RangeFile,
+    address_of_path,
+    is_local,
+    opened_file,
+    path_of_address,
+)
 from tierdex.resolving.unfolded_text import CODECS, UnfoldedText, codec_of
 
 if TYPE_CHECKING:
@@ -49,7 +56,7 @@ _PARTS: Final = re.compile(r"(\*\*/|\*\*|\*|\?|\[!?[^]/]+\])")  # of a glob
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file: its absolute path or its URL, in `parameters` what a URL says of its store.
+    """A file: its path, absolute, or its URL, in `parameters` what a URL says of its store.
 
     `size` in bytes and `changed_ms`, the time of its last change, are as they were when it was found.
     """
@@ -87,6 +94,7 @@ class Sources:
         self._stores: dict[str, Store] = {}
         self._closing = ExitStack()
         self.left_out = 0  # files of folders and globs whose names end in no known format
+        self.not_files: dict[str, str] = {}  # what of a known name is no file: why, by its path
 
     def close(self) -> None:
         self._closing.close()
@@ -105,7 +113,7 @@ class Sources:
     @contextmanager
     def opened(self, file: SourceFile) -> Iterator[RangeFile]:
         """Open a file that is no stream. Raises NotFoundError, OSError and what a store raises."""
-        if "://" not in file.address:
+        if is_local(file.address):
             with opened_file(self._filesystem, file.address) as opened:
                 yield opened
             return
@@ -127,6 +135,8 @@ class Sources:
                     "say --kind csv or jsonl of the standard input", field="kind"
                 )
             return [SourceFile(STDIN, kind, 0, self._now_ms)]
+        if text.startswith("file://") and not self._filesystem.exists(Path(text[7:])):
+            text = str(path_of_address(text))
         text = text.removeprefix("file://")
         if "://" in text:
             if not text.startswith(_OBJECT_URLS):
@@ -138,10 +148,8 @@ class Sources:
         path = Path(text).absolute()
         if self._filesystem.exists(path):
             if self._filesystem.is_folder(path):
-                return self._known(
-                    [self._local(one) for one in self._below(path, set())], kind, text
-                )
-            if not path.is_file():
+                return self._known(self._below(path, kind), kind, text)
+            if not self._is_file(path):
                 raise InvalidRequestError(
                     f"{path} is no regular file, and cannot be read again: give its rows to the standard "
                     "input, and `-` for the file",
@@ -150,36 +158,35 @@ class Sources:
             return [_of_kind(self._local(path), kind)]
         wild = _WILD.search(str(path))
         if wild is None:
-            raise NotFoundError(f"there is no file {path}")
-        paths = self._matching(str(path), str(path)[: wild.start()])
-        return self._known([self._local(one) for one in paths], kind, text)
+            raise NotFoundError(f"there is no file {readable_name(str(path))}")
+        return self._known(self._matching(str(path), str(path)[: wild.start()]), kind, text)
 
-    def _matching(self, pattern: str, begin: str) -> list[Path]:
+    def _matching(self, pattern: str, begin: str) -> list[_Seen]:
         """Return the files that a glob means; `begin` is all before its first wildcard."""
         if "**" in pattern:  # not by `glob`, which goes round where links lead back
             folder, matched = Path(begin.rpartition("/")[0] or "/"), _pattern(pattern, classes=True)
-            below = self._below(folder, set()) if self._filesystem.is_folder(folder) else ()
-            return [path for path in below if matched.fullmatch(str(path))]
+            if not self._filesystem.is_folder(folder):
+                return []
+            below = walk(self._filesystem, folder, lambda name: not _is_hidden(name)).files
+            paths = [folder / file.name for file in below]
+            return [self._local(path) for path in paths if matched.fullmatch(str(path))]
         found = [path for path in sorted(glob.glob(pattern)) if not _is_hidden_below(path, begin)]
-        return [path for path in map(Path, found) if path.is_file()]
+        return [self._local(path) for path in map(Path, found) if self._is_file(path)]
 
-    def _below(self, folder: Path, entered: set[Path]) -> Iterator[Path]:
-        """Yield the files below a folder; those of a folder that links lead to twice once."""
-        if (real := folder.resolve()) in entered:
-            return
-        entered.add(real)
-        for name in self._filesystem.list_folder(folder):
-            path = folder / name
-            if _is_hidden(name):
-                continue
-            if self._filesystem.is_folder(path):
-                yield from self._below(path, entered)
-            elif path.is_file():  # no pipe, no link to nowhere
-                yield path
+    def _is_file(self, path: Path) -> bool:
+        there = self._filesystem.stat(path)
+        return there is not None and there.kind == "file"
+
+    def _below(self, folder: Path, kind: Kind | None) -> list[_Seen]:
+        found = walk(self._filesystem, folder, lambda name: not _is_hidden(name))
+        for name, why in found.skipped.items():
+            if kind or _suffix(name) in KINDS:
+                self.not_files[readable_name(str(folder / name))] = why
+        return [self._local(folder / file.name) for file in found.files]
 
     def _local(self, path: Path) -> _Seen:
         files = self._filesystem
-        return _Seen(str(path), files.file_size(path), files.modified_ms(path))
+        return _Seen(address_of_path(path), files.file_size(path), files.modified_ms(path))
 
     def _objects(self, url: str, kind: Kind | None) -> list[SourceFile]:
         url, question, rest = url.partition("?")
