@@ -142,7 +142,6 @@ def find_journey(
 
 def _ask(index: Any, lookups: list[dict[str, Any]], at_once: int, **how: Any) -> list[Answer]:
     """Return the answers in order. Raises InvalidRequestError with the name that the caller knows."""
-
     answers: list[Answer] = []
     for first in range(0, len(lookups), at_once):
         try:
