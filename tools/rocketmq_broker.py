@@ -1,4 +1,7 @@
-"""A real RocketMQ 5 broker with its tiered store, on loopback, which takes messages and says where they are.
+"""A real RocketMQ 5 broker with its tiered store, which takes messages and says where they are.
+
+It runs in a network of its own: the port of its high availability, the one behind `listenPort`, is bound to
+all interfaces whatever `bindAddress` says.
 
 Maven fetches its jars; TieredBroker.java beside the POM runs name server, broker and producer in one
 process. The tiered store writes files (its POSIX provider: the default one keeps 10,000 bytes in memory),
@@ -8,11 +11,13 @@ and uploads its index files by its own code.
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from tools import own_network
 from tools.free_port import find_free_port
-from tools.maven import fetch_jars, run_tool
+from tools.maven import JarsUnavailableError, fetch_jars, run_tool
 
 SOURCES = Path(__file__).with_name("rocketmq")
 TOPIC = "orders"
@@ -77,6 +82,7 @@ def run_tiered_broker(folder: Path, count: int, *, items: int = 20_000) -> Tiere
     quiet.write_text(_QUIET)
     done = subprocess.run(
         [
+            sys.executable, str(Path(own_network.__file__)),
             "java", "-Xmx1g", "-XX:TieredStopAtLevel=1", f"-Duser.home={folder}",
             f"-Drmq.logback.configurationFile={quiet}", f"-Drocketmq.home.dir={folder / 'home'}",
             "-cp", f"{classes}:{jars}/*", "TieredBroker", str(folder / "home"), str(namesrv),
@@ -84,6 +90,8 @@ def run_tiered_broker(folder: Path, count: int, *, items: int = 20_000) -> Tiere
         ],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_RUN_S, check=False,
     )  # fmt: skip
+    if done.returncode == own_network.REFUSED:
+        raise JarsUnavailableError(done.stderr.strip())
     if done.returncode or not done.stdout.rstrip().endswith("ended"):
         raise RuntimeError(
             f"the broker did not end well: {done.stdout[-1500:]}{done.stderr[-1500:]}"

@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import orjson
 
@@ -83,6 +83,9 @@ def route_standard_logging(logger: JsonLogger, level: int = logging.INFO) -> Non
         quiet.setLevel(logging.WARNING)
 
 
+QUIET_THREAD: Final = "tierdex-warm-up"  # what it opens and commits is gone before it ends
+
+
 class _StructuredHandler(logging.Handler):
     """Passes a record on, with its `extra` fields beside the message."""
 
@@ -91,6 +94,8 @@ class _StructuredHandler(logging.Handler):
         self._logger = logger
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.threadName == QUIET_THREAD and record.levelno < logging.WARNING:
+            return
         fields = {k: v for k, v in vars(record).items() if k not in _STANDARD_FIELDS}
         fields |= {"logger": record.name}
         for name in ("event", "level"):  # taken by our own call

@@ -40,6 +40,11 @@ def store_of_folder(filesystem: FileSystem, root: Path) -> str:
     return str(root / DEFAULT_STORE) if recorded is None else recorded
 
 
+def belongs_to(filesystem: FileSystem, root: Path, store: str) -> bool:
+    """Say whether a store is the one of a folder. Raises CorruptFileError."""
+    return _identity(store) == _identity(store_of_folder(filesystem, root))
+
+
 def settle_store(
     filesystem: FileSystem, root: Path, store: str | os.PathLike[str] | Store | None, *, adopt: bool
 ) -> str | Store:

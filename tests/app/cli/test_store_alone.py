@@ -37,6 +37,16 @@ def test_store_alone_is_shown_without_the_log_that_lies_in_the_folder_data(run, 
     assert entry["message"]["text"] == "B-1,1000"
 
 
+def test_store_of_the_folder_data_is_asked_together_with_it(run):
+    own = ("--store", "kept", *SMALL)
+    run("log", "append", "-t", "orders", "-q", "0", "-k", "A-1", "not published", *own)
+    found = run("log", "get", "-t", "orders", "-k", "A-1", "--store", "kept", "-o", "json")
+    assert [each["body"] for each in orjson.loads(found.stdout)["messages"]] == ["not published"]
+    shown = run("query", "-t", "orders", "-k", "A-1", "--store", "kept", "--show", "-o", "json")
+    (entry,) = orjson.loads(shown.stdout)["entries"]
+    assert entry["message"]["body"] == "not published"
+
+
 def test_log_of_a_store_alone_is_read_without_the_one_in_the_folder_data(run):
     run("log", "append", "-t", "orders", "-q", "0", "-k", "A-1", "mine", *SMALL)  # makes ./data
     other = ("--data", "other", "--store", "kept", *SMALL)

@@ -1,6 +1,6 @@
 """`tierdex adopt`: publish a fenced folder's files under a new node.
 
-Depends on opening, options, output, index_service and log_service.
+Depends on compact, opening, options, output, index_service and log_service.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tierdex.app.cli import options
+from tierdex.app.cli.compact import compaction_fields
 from tierdex.app.cli.opening import holds_log, parse_settings
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_fields
@@ -38,10 +39,12 @@ def adopt(
                 rolls()
                 log.run_compaction()
             status = log.index.compaction_status()
-        write_fields(output, {"node": node, "messages": adopted, **status})
+        write_fields(
+            output, {"node": node, "messages": adopted, **compaction_fields(output, status)}
+        )
         return
     with Index.open(data, store=store, adopt=True, **settings) as index:
         index.roll()
         done = index.run_compaction()
         status = index.compaction_status()
-    write_fields(output, {"node": node, "done": done, **status})
+    write_fields(output, {"node": node, "done": done, **compaction_fields(output, status)})

@@ -5,7 +5,7 @@ Depends on the other modules of this folder.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,6 +57,18 @@ def compact(
         status = index.compaction_status()
         if log is not None:
             status["log"] = log.compaction_status()
-    write_fields(output, {"done": done, **status})
+    write_fields(output, {"done": done, **compaction_fields(output, status)})
     if status.get("orphans_kept"):
         say(f"note: {status['orphans_kept']}")
+
+
+def compaction_fields(output: Form, status: dict[str, Any]) -> dict[str, Any]:
+    """Return a compaction status for people: what was done, waits, or failed. Programs get all of it."""
+    if output is not Form.TABLE:
+        return status
+    told = {name: status[name] for name in ("backlog_files", "backlog_bytes")}
+    told |= {name: value for name, value in status["totals"].items() if value}
+    told |= {name: status[name] for name in ("last_error", "worker_error") if status.get(name)}
+    if status.get("log") is not None:
+        told["log"] = compaction_fields(output, status["log"])
+    return told

@@ -294,7 +294,7 @@ def get(
     """
     times = asked_range(begin, end)
     target = Target(data, store, url, api_key)
-    is_mounted = target.url is None and target.folder is None
+    is_mounted = target.url is None and target.message_folder is None
     if (
         url is None and not is_mounted and not holds_log(data or DEFAULT_DATA)
     ):  # a question makes none

@@ -56,14 +56,27 @@ class Target(NamedTuple):
 
     @property
     def folder(self) -> Path | None:
-        """The data folder that a question concerns.
-
-        The folder `data` of the working folder only where neither a store nor RocketMQ's files are named:
-        it has entries, rows and messages of its own store, which say nothing of another one.
-        """
+        """The data folder whose entries are asked; None where a store, or RocketMQ's files, are named alone."""
         if self.data is None and self.store is None and self.rocketmq is None:
             return DEFAULT_DATA
         return self.data
+
+    @property
+    def message_folder(self) -> Path | None:
+        """The data folder that knows the messages of these entries.
+
+        For a store that is named alone it is the one of the working folder, if that is the store's own: else
+        its rows and messages say nothing of these entries.
+        """
+        if self.folder is not None or self.store is None:
+            return self.folder
+        from tierdex.filesystem import LocalFileSystem
+        from tierdex.index_service.folder_store import belongs_to
+
+        is_its = DEFAULT_DATA.is_dir() and belongs_to(
+            LocalFileSystem(), DEFAULT_DATA.absolute(), self.store
+        )
+        return DEFAULT_DATA if is_its else None
 
     @property
     def store_place(self) -> str:
@@ -157,7 +170,7 @@ def opened_log(
         return
     from tierdex.log_service.message_log import MessageLog
 
-    is_mounted = not writing and target.folder is None
+    is_mounted = not writing and target.message_folder is None
     data = None if is_mounted else target.data or DEFAULT_DATA
     options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
     with MessageLog.open(data, store=target.store, **options) as log:
@@ -190,7 +203,7 @@ def opened_messages(target: Target, showing: ShowSettings) -> Iterator[MessageFe
     from tierdex.filesystem import LocalFileSystem
     from tierdex.resolving.message_fetcher import MessageFetcher
 
-    data = target.folder
+    data = target.message_folder
     register = None if data is None else LoadRegister(LocalFileSystem(), data)
     rows = LoadedRows(LocalFileSystem(), register, named=True)
     with ExitStack() as closing:
@@ -206,7 +219,7 @@ def lost_offsets(target: Target, topic: str | None) -> tuple[LostOffsets, ...]:
     from tierdex.filesystem import LocalFileSystem
     from tierdex.resolving.followed_rules import FollowedRules
 
-    return FollowedRules(LocalFileSystem(), target.folder, SystemClock()).lost(topic)
+    return FollowedRules(LocalFileSystem(), target.message_folder, SystemClock()).lost(topic)
 
 
 def opened_store(place: str | Path) -> Store:

@@ -1,12 +1,13 @@
 """`tierdex serve`: the HTTP service.
 
-Depends on app.c_memory, app.http, app.load, show, index_service, log_service, resolving and the
-other modules of this folder.
+Depends on app.c_memory, app.http, app.load, show, index_service, lifecycle, log_service, resolving,
+storage_layer and the other modules of this folder.
 """
 
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -18,7 +19,7 @@ from tierdex.app.cli.exits import say
 from tierdex.app.cli.keys import KeysPath, open_key_file
 from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings, show_settings
 from tierdex.app.cli.options import ScopeName
-from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError
+from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +115,19 @@ class Served(NamedTuple):
     log: bool | None = None
     showing: ShowSettings | None = None
 
+    def is_new_store(self) -> bool:
+        """Say whether the store was named, and nothing was ever written there."""
+        if self.store is None or self.settings.get("read_only") or "memory:" in self.store:
+            return False
+        from tierdex.lifecycle.manifest_log import list_nodes
+        from tierdex.storage_layer.open import open_store
+
+        with closing(open_store(self.store)) as store:
+            try:
+                return not list_nodes(store)
+            except UnavailableError:  # not known; the opening says what is wrong
+                return False
+
     def open_messages(self, log: MessageLog | None = None) -> MessageFetcher:
         """Open what fetches messages of entries. Raises InvalidRequestError for a bad `resolvers.toml`.
 
@@ -196,6 +210,11 @@ def run(
         say(exposure)
     limits = load_settings(**served.settings)
     served.open_messages().close()  # a `resolvers.toml` that cannot be is refused before, too
+    if served.is_new_store():
+        say(
+            f"{served.store} holds no node yet: it begins now. Is the address right? What was put elsewhere "
+            "is not found here"
+        )
     index, log = served.open()
     messages = served.open_messages(log)
     writes = not served.settings.get("read_only", False)

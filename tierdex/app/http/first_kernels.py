@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tierdex.app.logs import QUIET_THREAD
 from tierdex.compilation import compilations
 from tierdex.index_service.health import NotReady
 
@@ -41,7 +42,7 @@ class FirstKernels:
 
     def start(self) -> None:
         """Load them in a thread of their own."""
-        threading.Thread(target=self.load, name="tierdex-warm-up", daemon=True).start()
+        threading.Thread(target=self.load, name=QUIET_THREAD, daemon=True).start()
 
     def health(self) -> list[NotReady]:
         """Return one reason until the kernels are there."""
@@ -69,6 +70,7 @@ class FirstKernels:
         finally:
             self._are_there.set()
         warm_up()
+        threading.current_thread().name = "tierdex-kernels"
         if compilations.count:
             done = {"kernels": compilations.count, "seconds": round(compilations.seconds, 1)}
             _LOGGER.info("compiled kernels", extra=done)
