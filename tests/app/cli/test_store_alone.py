@@ -42,6 +42,7 @@ def test_store_of_the_folder_data_is_asked_together_with_it(run):
     run("log", "append", "-t", "orders", "-q", "0", "-k", "A-1", "not published", *own)
     found = run("log", "get", "-t", "orders", "-k", "A-1", "--store", "kept", "-o", "json")
     assert [each["body"] for each in orjson.loads(found.stdout)["messages"]] == ["not published"]
+    run("compact", "--roll", "--store", "kept")
     shown = run("query", "-t", "orders", "-k", "A-1", "--store", "kept", "--show", "-o", "json")
     (entry,) = orjson.loads(shown.stdout)["entries"]
     assert entry["message"]["body"] == "not published"

@@ -56,7 +56,7 @@ class Target(NamedTuple):
 
     @property
     def folder(self) -> Path | None:
-        """The data folder whose entries are asked; None where a store, or RocketMQ's files, are named alone."""
+        """The data folder whose entries are asked; None where a store or RocketMQ's files are named alone."""
         if self.data is None and self.store is None and self.rocketmq is None:
             return DEFAULT_DATA
         return self.data
