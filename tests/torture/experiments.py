@@ -27,6 +27,7 @@ from tests.torture import (
     forgotten_messages,
     http,
     interleaved_index,
+    interleaved_log,
     log_life,
     log_soak,
     log_takeovers,
@@ -149,6 +150,11 @@ def _interleaving(seed):
     return 1
 
 
+def _interleaved_log(seed):
+    interleaved_log.interleave_log(seed)
+    return 1
+
+
 def _soak(seed):
     with tempfile.TemporaryDirectory() as folder:
         soak.soak(Path(folder), cycles=1000, seed=seed)
@@ -262,6 +268,10 @@ EXPERIMENTS = (
     Experiment(
         "interleaving", "threads that change places at any line, as a seed says", "seeds",
         _interleaving, dose=1500, small_dose=3, minutes=20,
+    ),
+    Experiment(
+        "interleaved-log", "each reader of a message log beside each change of its files, at any line",
+        "seeds", _interleaved_log, dose=1500, small_dose=4, minutes=20,
     ),
     Experiment(
         "soak", "small lives: memory, descriptors, mappings, disk", "cycles", _soak,

@@ -30,7 +30,8 @@ _ROOT = str(Path(tierdex.__file__).parent)
 # published one; the rest turns bytes that nobody changes into values of one thread.
 _LOOKED_AT = tuple(
     f"{_ROOT}/{part}" for part in (
-        "index_service/", "lifecycle/", "compactor/", "indexfile/chained", "indexfile/batch",
+        "index_service/", "log_service/", "logfile/journal/", "lifecycle/", "compactor/",
+        "indexfile/chained", "indexfile/batch",
         "indexfile/compacted/file.py", "indexfile/compacted/sidecar.py", "fileparts/dictionary.py",
         "fileparts/filter.py", "indexfile/predecessor.py", "indexfile/chained/reserved_blocks.py",
     )

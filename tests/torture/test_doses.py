@@ -20,6 +20,7 @@ from tests.torture import (
     forgetting,
     forgotten_messages,
     interleaved_index,
+    interleaved_log,
     log_life,
     log_soak,
     log_takeovers,
@@ -194,6 +195,15 @@ def test_threads_that_change_places_anywhere_find_what_was_put():
         asked, changes = asked + run.asked, changes + run.threads.changes
     assert asked > 20 * DOSES["interleaving"]
     assert changes > 200 * DOSES["interleaving"]
+
+
+def test_readers_of_a_log_answer_beside_every_change_of_its_files():
+    asked = changes = 0
+    for seed in range(DOSES["interleaved-log"]):
+        run = interleaved_log.interleave_log(seed)
+        asked, changes = asked + run.asked, changes + run.threads.changes
+    assert asked > 30 * DOSES["interleaved-log"]
+    assert changes > 500 * DOSES["interleaved-log"]
 
 
 def test_soak_leaves_memory_descriptors_mappings_and_disk_flat():

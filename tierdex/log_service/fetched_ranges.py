@@ -30,6 +30,8 @@ from tierdex.index_service.readers.read_threads import ReadThreads, Task
 from tierdex.log_service.read_ahead import STEP_BYTES, UNREAD_S
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from tierdex.clock import Clock
     from tierdex.lifecycle.manifest import FileRow
     from tierdex.log_service.read_ahead import Window
@@ -108,9 +110,13 @@ class FetchedRanges:
     """Safe to share between threads."""
 
     def __init__(
-        self, clock: Clock, budget_bytes: int, get: Callable[[FileRow, int, int], bytes]
+        self,
+        clock: Clock,
+        budget_bytes: int,
+        get: Callable[[FileRow, int, int], bytes],
+        executor: Executor | None = None,
     ) -> None:
-        """`get(row, position, length)` sends one request."""
+        """`get(row, position, length)` sends one request; None: threads of its own fetch ahead."""
         self._clock = clock
         self._budget = budget_bytes
         self._get = get
@@ -118,6 +124,7 @@ class FetchedRanges:
         self._files: dict[bytes, list[_Fetched]] = {}  # by `begin`; those of a file do not overlap
         self._unread: OrderedDict[_Fetched, None] = OrderedDict()  # both: longest unused first
         self._read: OrderedDict[_Fetched, None] = OrderedDict()
+        self._executor = executor
         self._threads: ReadThreads | None = None
         self.held_bytes = 0  # that are here or under way
 
@@ -175,7 +182,9 @@ class FetchedRanges:
 
     # -- requests ----------------------------------------------------------------------------------------
 
-    def _beside(self) -> ReadThreads:
+    def _beside(self) -> Executor:
+        if self._executor is not None:
+            return self._executor
         if self._threads is None:
             self._threads = ReadThreads(SIDE_BY_SIDE)
         return self._threads

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.gone_messages import GoneRecord
     from tierdex.seams import Seams
 
-_ATTEMPTS = 5  # a file may be moved between the look at a folder and its opening
+_ATTEMPTS = 20  # a file may be moved between the look at a folder and its opening
 
 
 class FolderReader:

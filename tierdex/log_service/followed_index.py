@@ -79,17 +79,26 @@ class FollowedIndex:
         with self._lock:
             self._look()
             try:
-                known = self._known()  # before the log is read: what follows covers the rest
-                if self._dispatcher is None:
-                    behind = self._note().number_before(known)
-                    self._dispatcher = Dispatcher(
-                        self._tier.table, self.node, self._hold, known, behind=behind
-                    )
-                self._dispatcher.catch_up()
+                try:
+                    self._catch_up()
+                except TierdexError:
+                    # The file that was walked may have been merged into another one meanwhile: anew, once.
+                    self._dispatcher, self._tail = None, []
+                    self._look()
+                    self._catch_up()
             except TierdexError as error:
                 return MissingMessages("index", f"messages are not indexed yet: {error}")
-            self._tail = self._behind(known)
         return None
+
+    def _catch_up(self) -> None:
+        known = self._known()  # before the log is read: what follows covers the rest
+        if self._dispatcher is None:
+            behind = self._note().number_before(known)
+            self._dispatcher = Dispatcher(
+                self._tier.table, self.node, self._hold, known, behind=behind
+            )
+        self._dispatcher.catch_up()
+        self._tail = self._behind(known)
 
     @property
     def ages(self) -> NodeAges:

@@ -67,7 +67,7 @@ def find_messages(
         )  # fmt: skip
         if is_first:  # the question is legal; what is not indexed is newer than all that is
             is_first = False
-            places = log_index.unindexed(lookup)
+            places = list(dict.fromkeys(log_index.unindexed(lookup)))  # a file may be walked again
             unindexed = set(places)
             for one in reads.read_many(places, limits):
                 explain.add(one.explain)

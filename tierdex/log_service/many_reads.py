@@ -133,7 +133,8 @@ def read_together(
     if not take_places(id(places), asked):
         return None
     files: list[LogFile] = [handle.reader for handle in handles]
-    parts = [_part(file, limits, reading) for file in files]
+    # The newest first: a journal has a level before the one behind it shows anything at that level.
+    parts = [_part(file, limits, reading) for file in reversed(files)][::-1]
     found = np.empty((len(parts), len(places), k.FOUND_WORDS), np.int64)
     for part, known in zip(parts, found, strict=True):
         if part is None:

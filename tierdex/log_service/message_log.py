@@ -30,6 +30,7 @@ from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_t
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
     from types import TracebackType
 
@@ -68,6 +69,7 @@ class MessageLog(OperatedLog):
         clock: Clock | None = None,
         ids: IdSource | None = None,
         filesystem: FileSystem | None = None,
+        executor: Executor | None = None,
         store: str | Store | None = None,
         index: bool = True,
         takeover: bool | Literal["lossy"] = False,
@@ -111,7 +113,7 @@ class MessageLog(OperatedLog):
             raise InvalidRequestError('must be False, True or "lossy"', field="takeover")
         claiming = Claiming(adopt=adopt, takeover=bool(takeover), lossy=takeover == "lossy")
         choice = IndexChoice(store, claiming) if index else None
-        seams = Seams.of(clock, ids, filesystem)
+        seams = Seams.of(clock, ids, filesystem, executor)
         folder = None if data is None else ActualPath(data).absolute()
         return cls(open_log(folder, checked, seams, choice))
 

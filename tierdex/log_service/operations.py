@@ -9,6 +9,7 @@ other modules of this folder.
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from tierdex.index_service.receipt import RewrittenFile, name_of_request
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
 from tierdex.log_service.handing_over import hand_over
+from tierdex.log_service.log_recovery import open_sealed
 from tierdex.log_service.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
 from tierdex.times import to_ms
@@ -304,7 +306,16 @@ class OperatedLog:
     def _check(self, handle: FileHandle) -> list[str]:
         if handle.state is FileState.UNSEALED:  # its own reader changes meanwhile
             assert handle.path is not None
-            return check_log_file(self._components.seams.filesystem, handle.path)
+            filesystem = self._components.seams.filesystem
+            problems = check_log_file(filesystem, handle.path)
+            if not problems:
+                return problems
+            try:  # a worker may have sealed it meanwhile, and renames it next
+                sealed = open_sealed(filesystem, handle.node, handle.number, handle.path)
+            except CorruptFileError:
+                return problems
+            with closing(sealed.reader):
+                return list(sealed.reader.check())
         try:
             found: list[str] = handle.reader.check()
         except CorruptFileError as error:

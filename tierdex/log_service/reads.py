@@ -267,7 +267,9 @@ class LogReads:
         ):  # files go up in order: what is behind the last published one has not
             while held and not is_published(held[-1].handle):
                 held.pop()
-        for handle in files.growing if level is not Level.REMOTE else ():
+        # The newest first: a journal is durable before the one behind it shows anything, so what is looked at
+        # later has at least all that comes before what was seen.
+        for handle in reversed(files.growing) if level is not Level.REMOTE else ():
             extent = handle.reader.extent(topic, queue_id, level)
             if extent is not None:
                 held.append(HeldPart(handle, extent))

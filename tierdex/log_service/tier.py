@@ -91,7 +91,7 @@ class Tier:
             memory_bytes=settings.sidecar_memory_bytes,
         )  # fmt: skip
         budget = settings.read_ahead_bytes
-        self.tails.fetched = FetchedRanges(seams.clock, budget, self.tails.fetch)
+        self.tails.fetched = FetchedRanges(seams.clock, budget, self.tails.fetch, seams.executor)
         self.tails.copies = self.copies = KeptCopies(seams.filesystem, paths, settings)
         self.memory = Memory(ReadAhead(seams.clock, budget), PageArena(settings.page_arena_bytes))
         self._clock = seams.clock

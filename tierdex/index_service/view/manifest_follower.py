@@ -141,6 +141,9 @@ class ManifestFollower:
                     time=self._time,
                 )
                 self._logs = {**self._logs, node: log}
+                if self._settings.read_nodes is None and node not in self._found:
+                    # It is made now: when nodes were listed last there was none of this name.
+                    self._absent_ms.setdefault(node, self._listed_ms)
             return self._logs[node]
 
     def state_of(self, node: str) -> ManifestState:

@@ -128,7 +128,12 @@ class Journal(JournalWriter):
             if file.size() < header.capacity:
                 raise CorruptFileError(path, f"{file.size()} bytes: sealed, or cut")
             tables, scan = _take_batches(file, header, path)
-            mapping = file.map(header.capacity, writable=False)
+            try:
+                mapping = file.map(header.capacity, writable=False)
+            except OSError as error:  # it is sealed meanwhile, which cuts what it does not hold
+                if file.size() >= header.capacity:
+                    raise
+                raise CorruptFileError(path, f"{file.size()} bytes: sealed, or cut") from error
             return cls(path, header, file, mapping, tables, scan, writable=False)
         except BaseException:
             file.close()
