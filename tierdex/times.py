@@ -10,13 +10,15 @@ A time without an offset is refused, since its zone cannot be known; so is a num
 (value_rules.SECONDS; decision 0080): who means January to April 1970 writes it, or gives a `datetime` or a
 column of times. Fractions below a millisecond are cut off.
 
+`calendar_ms` reads the texts of other programs, too (text_times.py): one grammar of written times for all.
+
 Depends on errors and value_rules.
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tierdex.errors import InvalidRequestError
@@ -42,6 +44,18 @@ _UNITS_MS: Final = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }  # fmt: skip
 _SHOWN: Final = 60  # characters of a wrong time in its refusal
+# ISO 8601, extended or basic, and the spellings of logs: a blank for T, a comma before the fraction, a blank
+# before the zone, UTC and GMT for Z, slashes in the date.
+_CALENDAR: Final = re.compile(
+    r"(?P<year>[0-9]{4})(?P<dash>[-/]?)(?P<month>[0-9]{2})(?P=dash)(?P<day>[0-9]{2})"
+    r"(?:(?:[Tt]| +)(?P<hour>[0-9]{2})(?:(?P<colon>:?)(?P<minute>[0-9]{2})(?:(?P=colon)(?P<second>[0-9]{2})"
+    r"(?:[.,](?P<fraction>[0-9]+))?)?)?"
+    r"(?: *(?P<zone>[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt]|[+-][0-9]{2}(?::?[0-9]{2})?))?)?"
+)
+_COMPACT: Final = re.compile(  # digits alone, of years in which logs were kept
+    r"(?P<year>19[0-9]{2}|2[01][0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
+    r"(?:(?P<hour>[0-9]{2})(?P<minute>[0-9]{2})(?:(?P<second>[0-9]{2})(?:(?:\.|(?=[0-9]{3}$))(?P<fraction>[0-9]+))?)?)?"
+)
 _DAY_MS: Final = _UNITS_MS["d"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -99,14 +113,21 @@ def parse_time(
     """
     if _MS.fullmatch(text):
         value = int(text)
+        if len(text) == len("20231114221320") and compact_ms(text, UTC) is not None:
+            raise InvalidRequestError(
+                f"{text} looks like a date and a time in digits: write it as RFC 3339 "
+                "(2023-11-14T22:13:20Z), or milliseconds since the epoch",
+                field=field,
+            )
         if INT64_MIN <= value <= INT64_MAX:
             return check_time(value, field)
         raise InvalidRequestError("a time must fit 64 bits of milliseconds", field=field)
-    if _RFC3339.fullmatch(text):
-        return to_ms(_moment(text.upper().replace("Z", "+00:00"), field), field)
-    if _DAY.fullmatch(text):
-        first = to_ms(_moment(f"{text}T00:00:00+00:00", field), field)
-        return first + _DAY_MS - 1 if is_end else first
+    if _RFC3339.fullmatch(text) or _DAY.fullmatch(text):
+        try:
+            first = calendar_ms(text, UTC)
+        except ValueError as error:
+            raise InvalidRequestError(f"not a time: {error}", field=field) from None
+        return first + _DAY_MS - 1 if is_end and len(text) == len("2023-11-14") else first
     if now_ms is not None and _AGO.fullmatch(text):
         return now_ms() - _milliseconds_ago(text.removeprefix("-"))
     forms = ["milliseconds since the epoch", "RFC 3339 with an offset (2023-11-14T22:13:20Z)"]
@@ -117,11 +138,59 @@ def parse_time(
     )
 
 
-def _moment(text: str, field: str) -> datetime:
+class NamelessZoneError(ValueError):
+    """A written time says no zone, and its reader knows none."""
+
+
+def calendar_ms(text: str, zone: tzinfo | None) -> int:
+    """Return the milliseconds of a written date, or date and time; what is finer is cut off.
+
+    A time without a zone is in `zone`. Raises ValueError for anything else, NamelessZoneError without a zone.
+    """
+    found = _CALENDAR.fullmatch(text)
+    if found is None:
+        raise ValueError("it is neither ISO 8601 nor an epoch")
+    return _ms_of(found, zone)
+
+
+def compact_ms(digits: str, zone: tzinfo | None) -> int | None:
+    """Return the time of ``20231114``, ``202311142213`` and longer; None for other digits.
+
+    Raises NamelessZoneError without a zone.
+    """
+    found = _COMPACT.fullmatch(digits)
     try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidRequestError(f"not a time: {error}", field=field) from None
+        return None if found is None else _ms_of(found, zone)
+    except NamelessZoneError:
+        raise
+    except ValueError:
+        return None
+
+
+def _ms_of(found: re.Match[str], zone: tzinfo | None) -> int:
+    parts = found.groupdict()
+    year, month, day = (int(parts[name]) for name in ("year", "month", "day"))
+    hour, minute, second = (int(parts[name] or 0) for name in ("hour", "minute", "second"))
+    moment = datetime(year, month, day, hour, minute, second)  # noqa: DTZ001 - its zone follows
+    offset = _offset_of(parts.get("zone"))
+    if offset is None:
+        if zone is None:
+            raise NamelessZoneError("names no zone")
+        offset = zone.utcoffset(moment) or timedelta()  # of an hour that occurs twice the first
+    since = moment - _EPOCH.replace(tzinfo=None) - offset
+    return since // timedelta(milliseconds=1) + int((parts["fraction"] or "")[:3].ljust(3, "0"))
+
+
+def _offset_of(zone: str | None) -> timedelta | None:
+    if zone is None:
+        return None
+    if zone[0] not in "+-":
+        return timedelta()
+    hours, minutes = int(zone[1:3]), int(zone[3:].removeprefix(":") or 0)
+    if hours > 23 or minutes > 59:
+        raise ValueError(f"there is no offset {zone}")
+    offset = timedelta(hours=hours, minutes=minutes)
+    return -offset if zone[0] == "-" else offset
 
 
 def _milliseconds_ago(text: str) -> int:

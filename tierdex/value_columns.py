@@ -3,7 +3,7 @@
 The rules of a single value are `value_rules`'; here they are held against whole columns. A refusal names the
 first wrong row as its caller sees it: ``entries[17].offset``. Python looks at single rows only to find it.
 
-Depends on errors, times and value_rules; numpy and pyarrow.
+Depends on errors, text_times, times and value_rules; numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
+from tierdex.text_times import RowError, ms_of_ticks
 from tierdex.times import written_times
 from tierdex.value_rules import (
     INT64_MAX,
@@ -29,7 +30,6 @@ from tierdex.value_rules import (
     out_of_range,
 )
 
-_UNITS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 _INT64: Final = np.dtype(np.int64)
 _SINGLE: Final = (str, bytes, int, float, datetime)
 
@@ -244,10 +244,10 @@ class Rows(NamedTuple):
 
     def _milliseconds(self, ticks: np.ndarray, unit: str, name: str) -> np.ndarray:
         """Return int64 ticks of a unit (s, ms, us, ns) as milliseconds, rounded down."""
-        if unit == "s":
-            self._check_bounds(ticks, name, INT64_MIN // 1000 + 1, INT64_MAX // 1000)
-            return ticks * 1000
-        return ticks // _UNITS[unit]
+        try:
+            return ms_of_ticks(ticks, unit)
+        except RowError as error:
+            raise InvalidRequestError(str(error), field=self.field(error.row, name)) from None
 
     def _check_no_seconds(self, times: np.ndarray, name: str) -> None:
         if not len(times):

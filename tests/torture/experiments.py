@@ -37,6 +37,7 @@ from tests.torture import (
     preloaded_faults,
     real_servers,
     recycled_files,
+    row_readers,
     simulation,
     soak,
     stopped_logs,
@@ -312,6 +313,10 @@ EXPERIMENTS = (
     Experiment(
         "false-matches", "collisions and absent keys", "lookups", _false_matches,
         dose=20_000_000, small_dose=100_000, minutes=2,
+    ),
+    Experiment(
+        "row-readers", "odd text in CSV and JSON lines, beside a simple reading of the same", "rows",
+        row_readers.read_odd_text, dose=10_000_000, small_dose=4_000, minutes=60,
     ),
     Experiment(
         "many-queues", "a million queues: small commits, watermarks kept", "queues", _many_queues,

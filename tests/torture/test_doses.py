@@ -29,6 +29,7 @@ from tests.torture import (
     merged_runs,
     preloaded_faults,
     recycled_files,
+    row_readers,
     simulation,
     soak,
     stopped_logs,
@@ -216,6 +217,11 @@ def test_soak_leaves_memory_descriptors_mappings_and_disk_flat():
 def test_no_false_match_in_any_state(tmp_path, seed):
     asked = false_matches.search_for_false_matches(tmp_path / "data", 100_000, seed)
     assert asked >= (DOSES["false-matches"], 30_000)[seed]
+
+
+def test_row_readers_read_odd_text_as_a_simple_reading_does():
+    rows = sum(row_readers.read_odd_text(seed) for seed in range(400))
+    assert rows >= DOSES["row-readers"]
 
 
 def test_node_of_many_queues_makes_small_commits_and_keeps_watermarks():

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tierdex.errors import InvalidRequestError
-from tierdex.following.records import Parts
+from tierdex.following.records import NO_TIME, Parts
 from tierdex.following.selectors import HeaderPart, JsonPart, KeyPart, Selector, ValuePart
 from tierdex.following.texts import RecordTexts, Texts
 from tierdex.text_times import check_timezone, readable_times
@@ -40,6 +40,7 @@ class Extraction:
     time: Selector | None = None  # None: the record's own
     timezone: str = "UTC"  # of times that do not say it
     max_key_bytes: int = 4096
+    has_own_times: bool = True  # records have times of their log
 
     def __post_init__(self) -> None:
         if not self.keys and self.message_id is None:
@@ -70,6 +71,7 @@ class Extraction:
         extracted.unreadable = int(np.count_nonzero(texts.unreadable))
         extracted.readable = ~texts.unreadable
         _join(extracted, of_keys, of_ids)
+        _leave_out_untimed(extracted)
         return extracted
 
     def _checked(self, found: Texts, selector: Selector, extracted: Extracted) -> Texts:
@@ -87,9 +89,13 @@ class Extraction:
     def _times(self, batch: RecordBatch, texts: RecordTexts, extracted: Extracted) -> np.ndarray:
         if self.time is None:
             return batch.timestamps
-        stamps, is_time = readable_times(texts.column(self.time), self.timezone)
+        said = texts.column(self.time)
+        stamps, is_time = readable_times(said, self.timezone)
         extracted.untimed = int(len(is_time) - np.count_nonzero(is_time))
-        return np.where(is_time, stamps, batch.timestamps)
+        others = batch.timestamps
+        if not self.has_own_times:
+            others = np.where(np.asarray(said.is_null()), others, NO_TIME)
+        return np.where(is_time, stamps, others)
 
 
 @dataclass
@@ -97,7 +103,9 @@ class Extracted:
     """The entries of `records` records: columns of `put_batch`, one entry a row, and counts.
 
     `without` has, for each key and message ID, the records (int64, rising) where it gave nothing. A text
-    that is too long was there: it counts in `too_long` only.
+    that is too long was there: it counts in `too_long` only. `untimed` records lack a time where it should
+    stand, or have one that is not understood: theirs is their log's. In a log without times a text that is
+    not understood makes no entry: any number in its place would be wrong.
     """
 
     records: int
@@ -156,6 +164,19 @@ def _join(extracted: Extracted, of_keys: Sequence[Texts], of_ids: Texts | None) 
     )
     extracted.keys = pa.concat_arrays([*keys, no_keys]).take(taken)
     extracted.message_ids = pa.concat_arrays([no_ids, of_ids.column]).take(taken)
+
+
+def _leave_out_untimed(extracted: Extracted) -> None:
+    """Leave out the entries of records whose time nobody knows: they are counted in `untimed`."""
+    is_timed = extracted.timestamps[extracted.rows] != NO_TIME
+    if is_timed.all():
+        return
+    kept = pa.array(is_timed)
+    extracted.rows = extracted.rows[is_timed]
+    extracted.keys = None if extracted.keys is None else extracted.keys.filter(kept)
+    extracted.message_ids = (
+        None if extracted.message_ids is None else extracted.message_ids.filter(kept)
+    )
 
 
 def _rows_without(rows: np.ndarray, count: int) -> np.ndarray:

@@ -59,14 +59,15 @@ def follow(
     index = into.index if isinstance(into, MessageLog) else into
     if isinstance(keys, str):
         raise InvalidRequestError("is a list of places in a record", field="keys")
+    opened = open_source(source, options, seams) if isinstance(source, str) else source
     extraction = Extraction(
         tuple(Selector.parse(key, field="key") for key in keys),
         None if message_id is None else Selector.parse(message_id, field="message-id"),
         None if time is None else Selector.parse(time, field="time"),
         timezone,
         index.settings.max_key_bytes,
+        opened.has_times,
     )
-    opened = open_source(source, options, seams) if isinstance(source, str) else source
     if extraction.time is None and not opened.has_times:
         raise InvalidRequestError(
             f"messages of {opened.name} have no time: name its place, as in $.time",

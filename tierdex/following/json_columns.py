@@ -21,7 +21,7 @@ import pyarrow.compute
 
 from tierdex.fileparts.memory import address
 from tierdex.following.json_paths import read_paths
-from tierdex.following.value_block import ValueBlock
+from tierdex.following.value_block import ValueBlock, gathered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 pc: Any = pyarrow.compute
 _FEW: Final = 64  # values: a process that shows one message need not load kernels
 _PATHS_MAX: Final = 63  # bits of a mask
-_TEXT_MAX: Final = 1 << 30  # bytes of one column
 
 
 def read_columns(
@@ -46,8 +45,9 @@ def read_columns(
         return _general(values, paths)
     block = ValueBlock.of(values)
     places, is_odd = _find(block, paths)
-    columns = [_gathered(block, each) for each in places]
-    if any(column is None for column in columns):
+    try:
+        columns = [gathered(block.data, each) for each in places]
+    except OverflowError:
         return _general(values, paths)
     unreadable = np.zeros(len(values), bool)
     odd = np.flatnonzero(is_odd)
@@ -105,23 +105,3 @@ def _is_utf8(block: ValueBlock) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _gathered(block: ValueBlock, places: np.ndarray) -> Any:
-    """Return the texts at some places, null for none; None where they are too many bytes."""
-    from tierdex.following.kernels.json_scan import gather
-
-    is_text = places[:, 0] >= 0
-    lengths = np.where(is_text, places[:, 1] - places[:, 0], 0)
-    offsets = np.zeros(len(places) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if offsets[-1] > _TEXT_MAX:
-        return None
-    texts = np.empty(max(1, int(offsets[-1])), np.uint8)
-    data = np.frombuffer(block.data, np.uint8)
-    gather(address(data), places, offsets, address(texts))
-    validity = None
-    if not is_text.all():
-        validity = pa.py_buffer(np.packbits(is_text, bitorder="little"))
-    buffers = [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(texts)]
-    return pa.Array.from_buffers(pa.string(), len(places), buffers)

@@ -1,10 +1,14 @@
 """Texts at JSON paths of many values: each value is parsed once, whatever the number of paths.
 
-A string is itself, an integer its digits, a boolean `true` or `false`. A number that orjson makes a float
-(a fraction, more than 64 bits) is read again and keeps its digits as they are written. null, an absent name
-and a place beyond the end give nothing; an object or a list in place of a plain value cannot be read.
+A string is itself, a number what `key_texts.number_text` says (its digits as written), a boolean `true` or
+`false`. null, an absent name and a place beyond the end give nothing; an object or a list in place of a
+plain value cannot be read.
 
-Depends on selectors, numpy and orjson.
+A value is JSON as RFC 8259 has it, in UTF-8. orjson takes less (no number above a double's, no half of a
+surrogate pair, not in another field either): what it refuses is read by `json`, which decides. NaN and
+infinities, which Python writes, are no value, as null is.
+
+Depends on key_texts, selectors, numpy and orjson.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import numpy as np
 import orjson
 
 from tierdex.following.selectors import Every, JsonPart, Step
+from tierdex.key_texts import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +32,12 @@ _TEXTS: Final = {str, NoneType}
 _PIECE: Final = (
     128  # documents at one time: they stay in the processor's cache, and wake no collector
 )
+
+
+class Digits(str):
+    """A number as it is written."""
+
+    __slots__ = ()
 
 
 class JsonTexts:
@@ -69,11 +80,32 @@ def _documents(values: Sequence[bytes | None], unreadable: np.ndarray) -> list[A
         documents: list[Any] = []
     for row, value in enumerate(values):
         try:
-            documents.append(None if value is None else orjson.loads(value))
-        except orjson.JSONDecodeError:
+            documents.append(None if value is None else _document(value))
+        except ValueError:
             documents.append(None)
             unreadable[row] = True
     return documents
+
+
+def _document(value: bytes) -> Any:
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return written_document(value)
+
+
+def written_document(value: bytes) -> Any:
+    """Return a value whose numbers are `Digits`. Raises ValueError for what is no JSON, or too deep."""
+    try:
+        return json.loads(
+            value.decode(), parse_int=Digits, parse_float=Digits, parse_constant=_no_value
+        )
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+
+
+def _no_value(_name: str) -> None:
+    return None
 
 
 def _places(documents: list[Any], steps: Sequence[Step]) -> list[Any]:
@@ -100,32 +132,49 @@ def _texts(
     places: list[Any], path: JsonPart, values: Sequence[bytes | None], unreadable: np.ndarray
 ) -> list[str | None]:
     kinds = set(map(type, places))
-    if kinds <= _TEXTS:
+    if kinds <= _TEXTS and _are_unicode(places):
         return places
     if kinds == {int}:
         return list(map(str, places))
-    return [
-        at if type(at) is str else _plain(at, path, values[row], unreadable, row)
-        for row, at in enumerate(places)
-    ]
+    return [_plain(at, path, values[row], unreadable, row) for row, at in enumerate(places)]
+
+
+def _are_unicode(texts: list[str | None]) -> bool:
+    """Say whether UTF-8 can encode all of them: JSON can escape half a surrogate pair."""
+    try:
+        "".join(filter(None, texts)).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain(
     at: Any, path: JsonPart, value: bytes | None, unreadable: np.ndarray, row: int
 ) -> str | None:
-    """Return the text of a value that is no string."""
+    """Return the text of a value that is no string, or may be none that UTF-8 can hold."""
+    if type(at) is float and value is not None:
+        at = _written(value, path)
+    try:
+        return plain_text(at)
+    except ValueError:
+        unreadable[row] = True
+        return None
+
+
+def plain_text(at: Any) -> str | None:
+    """Return what stands at a path as a text. Raises ValueError for an object, a list, a lone surrogate."""
     if at is None:
         return None
+    if type(at) is Digits:
+        return number_text(at)
+    if type(at) is str:
+        at.encode()
+        return at
     if type(at) is bool:
         return "true" if at else "false"
     if type(at) is int:
         return str(at)
-    if type(at) is float and value is not None:
-        return next(_digits(value, path), None)
-    if type(at) is str:
-        return at
-    unreadable[row] = True
-    return None
+    raise ValueError("it is not a plain value")
 
 
 def _all_texts(
@@ -133,7 +182,11 @@ def _all_texts(
 ) -> list[str]:
     places = list(_walk(document, path.steps))
     if any(type(at) is float for at in places) and value is not None:
-        return list(_digits(value, path))
+        try:
+            places = list(_walk(written_document(value), path.steps))
+        except ValueError:
+            unreadable[row] = True
+            return []
     texts = [_plain(at, path, value, unreadable, row) for at in places]
     return [text for text in texts if text is not None]
 
@@ -149,9 +202,9 @@ def _walk(at: Any, steps: Sequence[Step]) -> Any:
         yield at
 
 
-def _digits(value: bytes, path: JsonPart) -> Any:
-    """Yield the texts at a path of a value whose numbers keep their digits."""
-    document = json.loads(value, parse_int=str, parse_float=str)
-    for at in _walk(document, path.steps):
-        if isinstance(at, str | bool):
-            yield at if isinstance(at, str) else str(at).lower()
+def _written(value: bytes, path: JsonPart) -> Any:
+    """Return what stands at a path of a value whose numbers keep their digits."""
+    try:
+        return next(_walk(written_document(value), path.steps), None)
+    except ValueError:  # deeper than `json` goes
+        return []

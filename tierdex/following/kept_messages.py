@@ -17,6 +17,7 @@ Depends on errors, records, positions, extraction, value_columns and log_service
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,7 +25,7 @@ import orjson
 
 from tierdex.errors import InvalidRequestError
 from tierdex.following.positions import FILE_NAME, PositionFile
-from tierdex.following.records import Parts
+from tierdex.following.records import NO_TIME, Parts
 from tierdex.log_service.queue_reader import refuse_missing
 from tierdex.value_columns import meant_times
 
@@ -65,7 +66,8 @@ class KeepingTarget:
         return self._at.get(partition)
 
     def put(self, extracted: Extracted) -> int:
-        batch = extracted.batch
+        said, own = extracted.timestamps, extracted.batch.timestamps
+        batch = replace(extracted.batch, timestamps=np.where(said == NO_TIME, own, said))
         keys, ids = _names(extracted)
         sizes = _row_bytes(batch)
         begin, passed_over = 0, 0

@@ -6,21 +6,26 @@ A batch holds columns, one value a record, in the order of offsets within each p
         0         17      211    17000...  | b"A"  b"{.."  [("region", b"eu")]
         0         18        0    17000...  | b"A"  None    None         a record without a value
 
-Depends on numpy.
+Depends on value_rules and numpy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+
+from tierdex.value_rules import INT64_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
     Headers = Sequence[tuple[str, bytes]]
+
+
+NO_TIME: Final = INT64_MIN  # of a record that has none
 
 
 class Parts(NamedTuple):

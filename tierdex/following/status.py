@@ -18,7 +18,8 @@ class FollowStatus:
 
     `messages` were read and `entries` put. Of the messages: `missing` had no text for a selector (by
     selector), `without_value` had no value at all, `unreadable` a part that is no text or no JSON,
-    `untimed` no time where it should stand (theirs is the source's), `too_long` counts keys above the
+    `untimed` no time where it should stand, or one that is not understood (theirs is the source's, a
+    file's last change; an unknown spelling in a file makes no entry), `too_long` counts keys above the
     limit, `passed_over` what has no place in an index. `lost` offsets were gone before they were read;
     `restarts` counts logs begun anew, files that were replaced among them. `skipped` is what was there and is
     no log: why, by name.

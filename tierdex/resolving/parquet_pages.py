@@ -10,7 +10,7 @@ Where there is an offset index, a page begins with a row, and is whole in itself
 Columns of several leaves (structs, maps), whose pages end at different rows, and columns without an offset
 index are left to the caller.
 
-Depends on thrift_compact, object_file and pyarrow.
+Depends on errors, thrift_compact, object_file, parquet_file and pyarrow.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet
 
+from tierdex.errors import InvalidRequestError
+from tierdex.resolving.parquet_file import open_parquet
 from tierdex.resolving.thrift_compact import (
     BINARY,
     I32,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierdex.resolving.object_file import RangeFile
+    from tierdex.resolving.parquet_file import Unit
 
 _MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 8  # behind the footer: its length, and the magic
@@ -84,11 +86,11 @@ def read_footer(file: RangeFile, length: int) -> Struct | None:
 
 
 def read_columns(
-    file: RangeFile, footer: Struct, schema: pa.Schema, row_group: int, row: int
+    file: RangeFile, footer: Struct, schema: pa.Schema, row_group: int, row: int, unit: Unit
 ) -> dict[str, Any]:
     """Return one row's columns by name: those that pages alone can give.
 
-    `schema` is the file's, as pyarrow tells it. The row must be one of the group's.
+    `schema` is the file's, as pyarrow tells it with INT96 read in `unit`. The row must be one of the group's.
     """
     try:
         chunks = _chunks(file, footer, row_group, row)
@@ -97,11 +99,13 @@ def read_columns(
         found = {}
         for name, chunk in chunks.items():
             parts = fetched[chunk.dictionary], fetched[chunk.page]
-            table = _table(_small_file(footer, schema.field(name), chunk, *parts))
+            table = _table(_small_file(footer, schema.field(name), chunk, *parts), unit)
             found[name] = table.column(0).slice(row - chunk.first, 1)
             if len(found[name]) != 1 or found[name].type != schema.field(name).type:
                 raise NotCompactError("the page is not as it was told")
-    except (NotCompactError, LookupError, TypeError, OSError, pa.ArrowException):
+    except (
+        NotCompactError, LookupError, TypeError, OSError, pa.ArrowException, InvalidRequestError,
+    ):  # fmt: skip
         return {}
     return found
 
@@ -208,6 +212,7 @@ def _behind(elements: list[Struct], at: int) -> int:
     return at
 
 
-def _table(small: bytes) -> pa.Table:
-    with pyarrow.parquet.ParquetFile(pa.BufferReader(small)) as parquet:
-        return parquet.read()
+def _table(small: bytes, unit: Unit) -> pa.Table:
+    with open_parquet(small, "a page", unit) as parquet:
+        table: pa.Table = parquet.read()
+        return table

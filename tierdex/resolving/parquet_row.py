@@ -3,7 +3,7 @@
 Columns come by their pages where the file has a page index (parquet_pages.py), the others by their column
 chunks of the row's group.
 
-Depends on errors, object_file, parquet_pages and pyarrow.
+Depends on errors, object_file, parquet_file, parquet_pages and pyarrow.
 """
 
 from __future__ import annotations
@@ -11,29 +11,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from tierdex.errors import InvalidRequestError
+from tierdex.resolving.parquet_file import columns_with_int96, finest_right, open_parquet
 from tierdex.resolving.parquet_pages import read_columns, read_footer
 
 if TYPE_CHECKING:
     from tierdex.resolving.object_file import RangeFile
+    from tierdex.resolving.parquet_file import Unit
 
 
 def read_parquet_row(file: RangeFile, row_group: int, row: int) -> Any:
     """Return one row, all columns. Raises InvalidRequestError when there is no such row."""
+
+    def read(unit: Unit) -> pa.Table:
+        with open_parquet(file, "it", unit) as parquet:
+            return _row(file, parquet, row_group, row, unit)
+
     try:
-        with pyarrow.parquet.ParquetFile(pa.PythonFile(file, "r")) as parquet:
+        with open_parquet(file, "it", "ns") as parquet:
             if not 0 <= row_group < parquet.metadata.num_row_groups:
                 raise InvalidRequestError(f"there is no row group {row_group}", field="row_group")
             if not 0 <= row < parquet.metadata.row_group(row_group).num_rows:
                 raise InvalidRequestError(f"row group {row_group} has no row {row}", field="row")
-            return _row(file, parquet, row_group, row)
+            with_int96 = columns_with_int96(parquet)
+            found = _row(file, parquet, row_group, row, "ns")
+        tables = {"ns": found}
+        for name in with_int96:
+            column = finest_right(lambda unit: tables.setdefault(unit, read(unit)), name)
+            found = found.set_column(found.column_names.index(name), name, column)
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(f"it is not a Parquet file: {error}", field="source") from error
+    return found
 
 
-def _row(file: RangeFile, parquet: Any, row_group: int, row: int) -> Any:
+def _row(file: RangeFile, parquet: Any, row_group: int, row: int, unit: Unit) -> pa.Table:
     schema = parquet.schema_arrow
     group = parquet.metadata.row_group(row_group)
     of_pages: dict[str, Any] = {}
@@ -43,7 +55,7 @@ def _row(file: RangeFile, parquet: Any, row_group: int, row: int) -> Any:
     ):
         footer = read_footer(file, parquet.metadata.serialized_size)
         if footer is not None:
-            of_pages = read_columns(file, footer, schema, row_group, row)
+            of_pages = read_columns(file, footer, schema, row_group, row, unit)
     rest = [name for name in schema.names if name not in of_pages]
     if not of_pages:
         return parquet.read_row_group(row_group).slice(row, 1)

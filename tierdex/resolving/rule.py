@@ -1,6 +1,6 @@
 """`Rule`: the parts of a record by which its topic was indexed; it finds a message's names again.
 
-Depends on following.
+Depends on following and key_texts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from tierdex.following.extraction import Extraction
 from tierdex.following.records import RecordBatch
 from tierdex.following.selectors import Selector
+from tierdex.key_texts import same_number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -32,9 +33,16 @@ class Names(NamedTuple):
     message_ids: Collection[str] | None
 
     def holds(self, key: str | None, message_id: str | None) -> bool | None:
-        """Say whether the key, or else the message ID, is among them; None: not known."""
-        known = self.message_ids if key is None else self.keys
-        return None if known is None else (message_id if key is None else key) in known
+        """Say whether the key, or else the message ID, is among them; None: not known.
+
+        A number may be spelled otherwise: earlier versions indexed ``1e+15`` where it is its digits now.
+        """
+        known, wanted = self.message_ids, message_id
+        if key is not None:
+            known, wanted = self.keys, key
+        if known is None or wanted is None:
+            return None if known is None else False
+        return wanted in known or any(same_number(wanted, each) for each in known if each)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ Depends on errors and pyarrow.
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow as pa
 
@@ -51,6 +53,10 @@ class UnfoldedText:
 
         def open_stream() -> Any:
             file.seek(0)
+            if (
+                codec == "gzip"
+            ):  # as every gzip reads it: several members, zeros behind the last one
+                return gzip.GzipFile(fileobj=cast("Any", _Chunks(file)))
             raw = pa.BufferedInputStream(pa.PythonFile(file, "r"), _CHUNK_BYTES)
             return pa.CompressedInputStream(raw, codec)
 
@@ -79,10 +85,25 @@ class UnfoldedText:
     def _read(self, length: int) -> bytes:
         try:
             data: bytes = self._stream.read(length)
-        except OSError as error:
-            if error.errno is not None:
+        except (OSError, EOFError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise InvalidRequestError(
                 f"cannot be decompressed: {error}", field=self._name
             ) from error
+        return data
+
+
+class _Chunks:
+    """A file that is read in large chunks, from where it stands."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._chunk, self._at = b"", 0
+
+    def read(self, size: int) -> bytes:
+        if self._at >= len(self._chunk):
+            self._chunk, self._at = self._file.read(_CHUNK_BYTES), 0
+        data: bytes = self._chunk[self._at : self._at + size]
+        self._at += len(data)
         return data

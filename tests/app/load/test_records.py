@@ -32,7 +32,12 @@ def spans(path, data, *, delimiter=",", block_bytes=1 << 20):
     [
         (b"a,b\n1,2\n", [(0, b"a,b", 1), (4, b"1,2", 2)]),
         (b"a,b\r\n1,2\r\n", [(0, b"a,b", 1), (5, b"1,2", 2)]),
-        (b"a,b\n1,2", [(0, b"a,b", 1), (4, b"1,2", 2)]),
+        (b"a,b\r\r\n1,2\r\r\n", [(0, b"a,b", 1), (6, b"1,2", 2)]),
+        (b"a,b\n1,2", [(0, b"a,b", 1)]),
+        (b"a,b\n1,2\r", [(0, b"a,b", 1)]),
+        (b'a,b\n"1,2', [(0, b"a,b", 1)]),
+        (b"a,b", []),
+        (b'a\r"b,c\nd,e\n', [(0, b'a\r"b,c', 1), (7, b"d,e", 2)]),
         (b"\xef\xbb\xbfa,b\n1,2\n", [(3, b"a,b", 1), (7, b"1,2", 2)]),
         (b"a\n\n\r\nb\n\n", [(0, b"a", 1), (5, b"b", 4)]),
         (
@@ -47,7 +52,12 @@ def spans(path, data, *, delimiter=",", block_bytes=1 << 20):
     ids=[
         "newline",
         "crlf",
+        "returns before a newline",
         "no last newline",
+        "half a last line break",
+        "open quote in the last line",
+        "header without a line break",
+        "quote behind a lone return",
         "byte order mark",
         "empty lines",
         "quoted newlines",

@@ -70,6 +70,13 @@ def load(
         Path, typer.Option(help="Bad rows are appended to this file, as JSON lines.")
     ] = Path("bad-rows.jsonl"),
     max_bad: Annotated[int, typer.Option(help="More bad rows than this end the load.")] = 10_000,
+    take_last_line: Annotated[
+        bool,
+        typer.Option(
+            "--take-last-line",
+            help="Load a last line that has no line break, too: nobody writes the file any more.",
+        ),
+    ] = False,
     again: Annotated[
         bool, typer.Option("--again", help="Load what is loaded already once more.")
     ] = False,
@@ -92,7 +99,8 @@ def load(
     """Load files: each row becomes an entry that points back at its bytes.
 
     A file that was loaded before is left out. One that has grown, or whose load
-    was interrupted, goes on where it ended. Exit code 130: interrupted.
+    was interrupted, goes on where it ended. Exit code 130: interrupted; 4: a last line waits for
+    its line break; 1: no row gave a key.
     """
     from tierdex.app.load.loader import Loader, Watch
     from tierdex.app.load.plan import LoadOptions
@@ -108,6 +116,7 @@ def load(
         queue=queue,
         kind=None if kind is None else kind.value,
         delimiter=delimiter,
+        take_last_line=take_last_line,
     )
     register: LoadRegister | None = None
     if url is None:
@@ -167,7 +176,7 @@ def _title(files: list[str]) -> str:
 def _tell(output: Form, report: LoadReport, rejects: _BadRows, *, is_remembered: bool) -> None:
     names = (
         "files", "unchanged", "left_out", "rows", "entries", "message_ids", "skipped", "bad_rows",
-        "stopped_at",
+        "waiting", "stopped_at",
     )  # fmt: skip
     write_fields(output, {name: getattr(report, name) for name in names})
     if report.bad_rows:
@@ -180,3 +189,14 @@ def _tell(output: Form, report: LoadReport, rejects: _BadRows, *, is_remembered:
         then = "the same command goes on from there" if is_remembered else "all before it is in"
         say(f"interrupted at {report.stopped_at}, after {report.rows:,} rows: {then}")
         raise typer.Exit(Exit.INTERRUPTED)
+    if report.rows and not report.entries:
+        empty = ", ".join(name for name, count in report.skipped.items() if count) or "all columns"
+        say(f"nothing was indexed: {empty} had no value in any of {report.rows:,} rows")
+        raise typer.Exit(Exit.ERROR)
+    for place in report.waiting[:10]:
+        say(
+            f"{place}: the last line has no line break, and was not loaded: it may still be written. The "
+            "same command takes it once it has one, with --take-last-line at once"
+        )
+    if report.waiting:
+        raise typer.Exit(Exit.INCOMPLETE)

@@ -4,9 +4,9 @@ A template is a column's name, or text with columns in braces: ``{carrier}{fligh
 be padded with zeros (``{month:02}``) or cut (``{time_hour:.13}``). A template is null where any of
 its columns is null or empty.
 
-Times are understood as `text_times` says. A failure is a RowError with the row's number.
+Times are understood as `text_times` says, keys as `key_texts`. A failure is a RowError with the row's number.
 
-Depends on text_times, errors, pyarrow and numpy.
+Depends on key_texts, text_times, errors, pyarrow and numpy.
 """
 
 from __future__ import annotations
@@ -21,19 +21,11 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tierdex.errors import InvalidRequestError
-from tierdex.text_times import (
-    Column,
-    RowError,
-    located,
-    times_of_floats,
-    times_of_numbers,
-    times_of_texts,
-    to_utc,
-    zone_of,
-)
+from tierdex.key_texts import key_texts
+from tierdex.text_times import Column, RowError, has_times, times_of_column, times_of_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 pc: Any = pyarrow.compute
 _SPEC = re.compile(r"(?:0(?P<width>\d{1,2}))?(?:\.(?P<cut>\d{1,3}))?")
@@ -77,7 +69,7 @@ class Template:
             if literal:
                 pieces.append(literal)
             if name is not None:
-                pieces.append(_adjusted(as_text(table.column(name), name), width, cut))
+                pieces.append(_adjusted(as_text(column_of(table, name), name), width, cut))
         if len(pieces) == 1 and not isinstance(pieces[0], str):
             return pieces[0]
         if not self.columns:
@@ -92,20 +84,24 @@ def one_array(column: Column) -> Column:
     return column
 
 
+def column_of(table: pa.Table, name: str) -> Column:
+    """Return a column by its name, or what a path into structs leads to: ``order.id``."""
+    if name in table.column_names:
+        return table.column(name)
+    root, *steps = name.split(".")
+    column = one_array(table.column(root))
+    for step in steps:
+        column = pc.struct_field(column, step)
+    return column
+
+
 def as_text(column: Column, name: str) -> Column:
-    """Return a column of plain values as text, empty ones as null. Raises InvalidRequestError."""
-    array = one_array(column)
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-    elif pa.types.is_nested(kind):
-        raise InvalidRequestError(f"holds {kind}, not plain values", field=name)
-    if array.type != pa.string():
-        try:
-            array = array.cast(pa.string())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InvalidRequestError(f"is no text: {error}", field=name) from error
-    return pc.if_else(pc.equal(array, ""), pa.scalar(None, pa.string()), array)
+    """Return a column of plain values as text, empty ones as null. Raises InvalidRequestError, RowError."""
+    try:
+        texts = key_texts(one_array(column))
+    except TypeError as error:
+        raise InvalidRequestError(str(error), field=name) from None
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def queue_numbers(
@@ -115,7 +111,7 @@ def queue_numbers(
     texts = template.evaluate(table)
     _refuse_nulls(texts, "queue", template.text)
     if names is None:
-        return located(texts, "queue", lambda part: part.cast(pa.int32()).to_numpy())
+        return _located(texts, "queue", lambda part: part.cast(pa.int32()).to_numpy())
     encoded: Any = texts.dictionary_encode()
     known = [names.get(text, -1) for text in encoded.dictionary.to_pylist()]
     numbers: np.ndarray = np.array(known, np.int32)[encoded.indices.to_numpy()]
@@ -128,26 +124,15 @@ def queue_numbers(
 def milliseconds(template: Template, table: pa.Table, timezone: str | None) -> np.ndarray:
     """Return times as epoch milliseconds: int64[n]."""
     if template.columns == [template.text]:
-        column = one_array(table.column(template.text))
+        column = one_array(column_of(table, template.text))
     else:
         column = template.evaluate(table)
     _refuse_nulls(column, "timestamp", template.text)
-    kind = column.type
-    if pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("ms"))
-        kind = column.type
-    if pa.types.is_timestamp(kind):
-        stamps: np.ndarray = (
-            column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64()).to_numpy()
-        )
-        return (stamps if kind.tz else to_utc(stamps, zone_of(timezone, 0, "the column"))) // 1000
-    if pa.types.is_integer(kind):
-        return times_of_numbers(column.cast(pa.int64()).to_numpy())
-    if pa.types.is_floating(kind):
-        return times_of_floats(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    if has_times(column.type):
+        return times_of_column(column, timezone)
     texts = as_text(column, template.text)
     _refuse_nulls(texts, "timestamp", template.text)
-    return times_of_texts(pc.utf8_trim_whitespace(texts), timezone)
+    return times_of_texts(texts, timezone)
 
 
 def _adjusted(texts: Column, width: int, cut: int | None) -> Column:
@@ -160,3 +145,19 @@ def _refuse_nulls(column: Column, what: str, text: str) -> None:
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise RowError(row, f"has no {what} ({text} is empty)")
+
+
+def _located(texts: Column, what: str, convert: Callable[[Column], np.ndarray]) -> np.ndarray:
+    """Convert all rows at once; when that fails, find the first row that cannot be converted."""
+    try:
+        return convert(texts)
+    except pa.ArrowInvalid:
+        first, count = 0, len(texts)
+    while count > 1:  # the first failure lies in the `count` rows from `first`
+        half = count // 2
+        try:
+            convert(texts.slice(first, half))
+            first, count = first + half, count - half
+        except pa.ArrowInvalid:
+            count = half
+    raise RowError(first, f"{what} {texts[first].as_py()!r} is not understood")

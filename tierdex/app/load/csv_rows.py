@@ -1,29 +1,34 @@
-"""Rows of a CSV file. Arrow parses them; `records` finds their places.
+"""Rows of a CSV file, by the rule of `csv_text`; `records` finds their places.
 
 The first record names the columns. Every wanted column is read as text, so that no key changes
-(leading zeros, long numbers). Empty fields and `null_values` are null.
+(leading zeros, long numbers). Empty fields and `null_values` are null. The wanted columns are UTF-8, others
+may hold any bytes.
 
-Depends on errors, records, rows and pyarrow.
+Depends on errors, csv_text, fileparts, following, kernels, records, rows and pyarrow.
 """
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute
 
+from tierdex.app.load.csv_text import split_record
 from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
+from tierdex.fileparts.memory import address
+from tierdex.following.value_block import gathered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tierdex.app.load.records import Block, Mark
 
-_csv: Any = pyarrow.csv
+pc: Any = pyarrow.compute
+_FEW: Final = 64  # rows: a process that shows one need not load kernels
 
 
 @dataclass(frozen=True)
@@ -81,83 +86,110 @@ def read_csv_pieces(
     or without one of the columns. Rows that have too many or
     too few fields, are not UTF-8 or have a quote that never closes are refused when they are parsed.
     """
-    is_checked = False
+    is_checked = is_waiting = False
     for block in blocks:
+        is_waiting = block.waiting is not None
         rows = block
         if form.columns is None and len(block.starts):
-            form = replace(form, columns=tuple(parse_record(block.text(0), form.delimiter)))
+            form = replace(form, columns=_header(block, form.delimiter))
             rows = block.without_first()
         if form.columns is not None:
             if not is_checked:
                 check_columns(wanted, list(form.columns), path)
                 is_checked = True
             yield CsvPiece(rows, wanted, form)
-    if form.columns is None and not may_be_empty:
+        elif is_waiting:
+            yield CsvPiece(rows, [], replace(form, columns=()))
+    if form.columns is None and not may_be_empty and not is_waiting:
         raise InvalidRequestError(f"{path} has no header line", field="file")
 
 
-def parse_record(data: bytes, delimiter: str) -> list[str]:
-    """Return the fields of one record."""
-    text = data.decode(errors="replace")
-    return next(
-        csv.reader([text] if "\n" not in text else text.splitlines(True), delimiter=delimiter)
-    )
+def _header(block: Block, delimiter: str) -> tuple[str, ...]:
+    try:
+        return tuple(
+            field.decode(errors="replace") for field in split_record(block.text(0), delimiter)
+        )
+    except ValueError as error:
+        raise InvalidRequestError(f"the header: {error}", field=block.place_of(0)) from None
 
 
 def parse_block(block: Block, columns: list[str], wanted: list[str], form: CsvFormat) -> Rows:
-    """Parse whole records in one call; columns go by number, since names may repeat."""
-    bad: list[Any] = []
+    """Return the rows of whole records. Raises InvalidRequestError naming the first wrong one."""
+    numbers = [columns.index(name) for name in wanted]
+    read = _read_singly if len(block.starts) < _FEW else _read_together
+    texts = read(block, len(columns), numbers, form.delimiter)
+    nulls = pa.array(form.null_values, pa.string())
+    texts = [
+        pc.if_else(pc.is_in(each, value_set=nulls), pa.scalar(None, pa.string()), each)
+        for each in texts
+    ]
+    table = pa.table([*texts, pa.nulls(len(block.starts))], names=[*wanted, ""])
+    return Rows(table, {"offset": block.offsets, "size": block.sizes}, block.place_of)
 
-    def refuse(row: Any) -> str:
-        bad.append(row)
-        return "error"
 
-    names = [str(number) for number in range(len(columns))]
-    picked = [str(columns.index(name)) for name in wanted] or names[:1]
-    begin = int(block.starts[0]) if len(block.starts) else len(block.data)
-    data = pa.py_buffer(block.data)[begin:]
+def _read_singly(block: Block, width: int, numbers: list[int], delimiter: str) -> list[Any]:
+    rows = [_fields(block, row, width, numbers, delimiter) for row in range(len(block.starts))]
+    return [pa.array([row[at] for row in rows], pa.string()) for at in range(len(numbers))]
+
+
+def _read_together(block: Block, width: int, numbers: list[int], delimiter: str) -> list[Any]:
+    from tierdex.app.load.kernels.csv_scan import ODD, PLAIN, find_fields
+
+    count = len(block.starts)
+    slots = np.full(width, -1)
+    slots[numbers] = np.arange(len(numbers))
+    places = np.full((len(numbers), count, 2), -1)
+    counts, states = np.empty(count, np.int64), np.empty(count, np.uint8)
+    find_fields(
+        address(np.frombuffer(block.data, np.uint8)), block.starts, block.ends, ord(delimiter), slots,
+        places, counts, states,
+    )  # fmt: skip
+    wrong = (counts != width) | (states > ODD)
+    odd = np.flatnonzero((states != PLAIN) | wrong)
+    if wrong.any():
+        odd = odd[: np.searchsorted(odd, int(np.argmax(wrong))) + 1]
+    read = [_fields(block, row, width, numbers, delimiter) for row in odd.tolist()]  # raises
+    texts = []
+    for at, each in enumerate(places):
+        each[odd] = -1
+        column = gathered(block.data, each)
+        _refuse_bytes(column, block)
+        if len(odd):
+            replaced = pa.array([row[at] for row in read], pa.string())
+            mask = np.zeros(count, bool)
+            mask[odd] = True
+            column = pc.replace_with_mask(column, pa.array(mask), replaced)
+        texts.append(column)
+    return texts
+
+
+def _fields(block: Block, row: int, width: int, numbers: list[int], delimiter: str) -> list[str]:
+    """Return the wanted fields of one row. Raises InvalidRequestError naming it."""
+    place = block.place_of(row)
     try:
-        table = _csv.read_csv(
-            pa.BufferReader(data),
-            # Serial: only then do errors know their row.
-            read_options=_csv.ReadOptions(
-                column_names=names, use_threads=False, block_size=max(len(block.data), 1)
-            ),
-            parse_options=_csv.ParseOptions(
-                delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=refuse
-            ),
-            convert_options=_csv.ConvertOptions(
-                include_columns=picked,
-                column_types=dict.fromkeys(picked, pa.string()),
-                null_values=list(form.null_values),
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise _explain(block, bad, error) from error
-    if table.num_rows != len(block.starts):
+        fields = split_record(block.text(row), delimiter)
+    except ValueError as error:
+        raise InvalidRequestError(str(error), field=place) from None
+    if len(fields) != width:
         raise InvalidRequestError(
-            f"{len(block.starts)} lines from here on are parsed as {table.num_rows} rows: "
-            "is the delimiter right, is every quote closed?",
-            field=block.place_of(0),
+            f"has {len(fields)} fields where the header has {width}", field=place
         )
-    table = table.rename_columns(wanted or ["0"])
-    location = {"offset": block.offsets, "size": block.sizes}
-    return Rows(table, location, block.place_of)
+    try:
+        return [fields[number].decode() for number in numbers]
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"is not UTF-8: {error}", field=place) from None
 
 
-def _explain(block: Block, bad: list[Any], error: pa.ArrowInvalid) -> InvalidRequestError:
-    """Return the error with the line that caused it."""
-    if bad:
-        row = bad[0]
-        return InvalidRequestError(
-            f"has {row.actual_columns} fields where the header has {row.expected_columns}",
-            field=block.place_of((row.number or 1) - 1),
-        )
-    for record in range(len(block.starts)):
-        try:
-            block.text(record).decode()
-        except UnicodeDecodeError as fault:
-            return InvalidRequestError(f"is not UTF-8: {fault}", field=block.place_of(record))
-    return InvalidRequestError(str(error), field=block.place_of(0))
+def _refuse_bytes(column: Any, block: Block) -> None:
+    """Raise InvalidRequestError naming the first row whose text is not UTF-8."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        for row, text in enumerate(column.view(pa.binary()).to_pylist()):
+            try:
+                (text or b"").decode()
+            except UnicodeDecodeError as error:
+                raise InvalidRequestError(
+                    f"is not UTF-8: {error}", field=block.place_of(row)
+                ) from None
+        raise

@@ -72,6 +72,7 @@ class FileLoad:
         self._known: Reached | None = None
         self._begin: Mark | None = None
         self.has_rows = False
+        self.waiting: str | None = None  # the place of a last line that has no line break yet
         self.loaded = LoadedFile(
             file.address, file.kind, (), options.keys, options.message_id,
             delimiter=self._form.delimiter, null_values=options.null_values,
@@ -113,7 +114,7 @@ class FileLoad:
         assert reached is not None
         piece = portion.piece
         if piece is None:
-            reached = reached._replace(is_whole=True)
+            reached = reached._replace(is_whole=self.waiting is None)
         else:
             self.has_rows = self.has_rows or len(piece) > 0
             if piece.mark is not None:
@@ -161,20 +162,24 @@ class FileLoad:
         name = "the standard input" if opened is None else self.file.address
         is_csv = self.file.kind == "csv"
         delimiter = self._form.delimiter if is_csv else None
-        blocks = read_blocks(text, name, delimiter=delimiter, begin=begin)
+        # A stream, a compressed file and an object end when they end; a file here may still be written.
+        may_grow = opened is not None and "://" not in name and codec_of(name) is None
+        takes_last = self._plan.options.take_last_line or not may_grow
+        blocks = read_blocks(text, name, delimiter=delimiter, begin=begin, takes_last=takes_last)
         pieces: Any
         if is_csv:
             pieces = read_csv_pieces(
                 blocks, name, self._plan.columns, self._form, may_be_empty=self._may_be_empty
             )
         else:
-            columns, times = self._plan.columns, self._plan.time_columns
-            pieces = read_jsonl_pieces(blocks, columns, times=times)
+            pieces = read_jsonl_pieces(blocks, self._plan.columns)
         is_folded = codec_of(name) is not None
         for piece in pieces:
             done = piece.block.position + len(piece.block.data)
             if is_folded and opened is not None:
                 done = opened.tell()
+            if piece.block.waiting is not None:
+                self.waiting = f"{name}:{piece.block.waiting}"
             yield Portion(self, self._plan, piece, min(done, self.file.size) or done)
 
     def _of_parquet(self, opened: RangeFile) -> Generator[Portion, None, None]:

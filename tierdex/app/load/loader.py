@@ -58,6 +58,7 @@ class LoadReport:
     known format, `not_files` are pipes, sockets, devices and links to nothing, by name. Of the files that
     were read: `rows`, `entries` put, `message_ids` among them, `skipped`
     rows of each key template (no value), `bad_rows`. `stopped_at` is where the caller stopped it.
+    `waiting` has the places of last lines that have no line break yet, and are not loaded.
     """
 
     files: int = 0
@@ -71,6 +72,7 @@ class LoadReport:
     skipped: dict[str, int] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     stopped_at: str | None = None
+    waiting: list[str] = field(default_factory=list)
 
     def add(self, made: Batches) -> None:
         self.rows += made.rows
@@ -210,6 +212,7 @@ class Loader:
                 watch.progress(finished + portion.done_bytes, total)
                 if portion.piece is None:
                     finished += load.file.size
+                    report.waiting += [load.waiting] if load.waiting else []
                     report.files += load.has_rows
                     report.unchanged += not load.has_rows
                 elif watch.stop():

@@ -1,6 +1,6 @@
 """Rows of a Parquet file. The place of a row is its row group and its number in the group.
 
-Depends on errors, rows, resolving and pyarrow.
+Depends on columns, errors, rows, resolving and pyarrow.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet
 
+from tierdex.app.load.columns import column_of, one_array
 from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
 from tierdex.resolving.arrow_values import json_of_row
+from tierdex.resolving.parquet_file import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,21 +64,41 @@ def read_parquet_pieces(
     `begin.position` rows are left out; marks count rows, and all have the digest of `begin`.
     Raises InvalidRequestError when it is not a Parquet file or lacks a column.
     """
-    try:
-        parquet = pyarrow.parquet.ParquetFile(pa.PythonFile(file, "r"))
-    except pa.ArrowInvalid as error:
-        raise InvalidRequestError(f"{path} is not a Parquet file: {error}", field="file") from error
-    with parquet:
-        check_columns(wanted, parquet.schema_arrow.names, path)
+    with open_parquet(file, path, "ms") as parquet:
+        paths = {name: _path_of(name, parquet.schema_arrow) for name in wanted}
+        check_columns([each[0] for each in paths.values()], parquet.schema_arrow.names, path)
+        read = list(dict.fromkeys(".".join(each) for each in paths.values()))
         rows_all, done = max(parquet.metadata.num_rows, 1), 0
         for group in range(parquet.metadata.num_row_groups):
             first = 0
             if done + (rows := parquet.metadata.row_group(group).num_rows) <= begin.position:
                 done += rows
                 continue
-            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=wanted):
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=[group], columns=read):
                 done += batch.num_rows
                 if done > begin.position:
                     mark = begin._replace(position=done)
-                    yield ParquetPiece(path, batch, group, first, done / rows_all, mark)
+                    found = _columns(batch, paths)
+                    yield ParquetPiece(path, found, group, first, done / rows_all, mark)
                 first += batch.num_rows
+
+
+def _path_of(name: str, schema: pa.Schema) -> list[str]:
+    """Return the column of a name, or what leads into a struct: ``order.id``."""
+    steps = name.split(".")
+    if name in schema.names or len(steps) == 1 or steps[0] not in schema.names:
+        return [name]
+    kind = schema.field(steps[0]).type
+    for step in steps[1:]:
+        if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
+            raise InvalidRequestError(
+                f"column {steps[0]} has no {name!r}: it holds {kind}", field=name
+            )
+        kind = kind.field(step).type
+    return steps
+
+
+def _columns(batch: pa.RecordBatch, paths: dict[str, list[str]]) -> pa.RecordBatch:
+    table = pa.Table.from_batches([batch])
+    columns = [one_array(column_of(table, ".".join(each))) for each in paths.values()]
+    return pa.RecordBatch.from_arrays(columns, names=list(paths))

@@ -31,7 +31,8 @@ class LoadOptions:
     """How the columns of a row become the fields of an entry.
 
     `topic` is a name, or a template when it has braces. `keys`, `message_id` and `timestamp` are
-    columns or templates (see load/columns.py); without `timestamp` an entry has the time of the file's
+    columns or templates (see load/columns.py); a last line without a line break waits, but for
+    `take_last_line`; without `timestamp` an entry has the time of the file's
     last change when its load began. `queue` is a whole number, a column or a template; `queue_names`
     numbers its texts.
     """
@@ -46,6 +47,7 @@ class LoadOptions:
     kind: Kind | None = None
     delimiter: str | None = None
     null_values: tuple[str, ...] = ("",)
+    take_last_line: bool = False
 
     @property
     def how(self) -> str:
@@ -112,15 +114,6 @@ class Plan:
         templates = [self.topic, *self.keys, self.message_id, self.timestamp, self.queue]
         names = [n for t in templates if isinstance(t, Template) for n in t.columns]
         return list(dict.fromkeys(names))
-
-    @property
-    def time_columns(self) -> frozenset[str]:
-        """Columns that are read as times and nothing else."""
-        if self.timestamp is None or self.timestamp.columns != [self.timestamp.text]:
-            return frozenset()
-        others = (self.topic, *self.keys, self.message_id, self.queue)
-        used = {n for t in others if isinstance(t, Template) for n in t.columns}
-        return frozenset(self.timestamp.columns) - used
 
     def csv_format(self, *, tabs: bool) -> CsvFormat:
         """Return how to read a CSV file, whose header names the columns."""

@@ -6,12 +6,14 @@ A record is a line; in CSV a line break inside quotes does not end it::
     | ... whole records ... | record i ............ | \r\n | ... | begun record -> next block |
 
 numpy finds the line breaks of 16 MiB at once. A byte order mark is skipped. A record's bytes
-exclude its line break (LF or CRLF); the last line may lack one; empty lines are no records.
+exclude its line break (LF, and carriage returns before it); empty lines are no records, nor in JSON lines of
+blanks. A last line without a line break may still be written, and waits; one that is a whole object of JSON
+can only grow by blanks, and does not (decision 0142).
 
 A `Mark` is a place between two records: a later load goes on from it once it has read the text before it
-again and found the same digest. It stands behind a true line break: a last line without one may still grow.
+again and found the same digest. It stands behind a true line break.
 
-Depends on errors, resolving, numpy and xxhash.
+Depends on errors, csv_text, following, resolving, numpy and xxhash.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import xxhash
 
+from tierdex.app.load.csv_text import record_breaks
 from tierdex.errors import InvalidRequestError
+from tierdex.following.json_paths import written_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 16 << 20
 RECORD_BYTES_MAX = 256 << 20
-_NEWLINE, _RETURN, _QUOTE = 10, 13, 34
+_NEWLINE, _RETURN = 10, 13
+_BLANKS = b" \t\r\n"
+_BLANK = 0x20
 _MARKS = {b"\xef\xbb\xbf": 3}
 _FOREIGN = {
     b"\xff\xfe": "UTF-16 text: convert it to UTF-8",
@@ -56,7 +62,8 @@ class Mark(NamedTuple):
 class Block:
     """Whole records. `starts` and `ends` (int64) are positions in `data`, which lies at `position`.
 
-    `mark` is where reading goes on behind the block; None for a part of a block.
+    `mark` is where reading goes on behind the block; None for a part of a block. `waiting` is the number of
+    the line behind it that is left out, since it has no line break yet.
     """
 
     data: bytes
@@ -66,6 +73,7 @@ class Block:
     ends: np.ndarray
     path: str
     mark: Mark | None = None
+    waiting: int | None = None
 
     @property
     def offsets(self) -> np.ndarray:
@@ -113,8 +121,11 @@ def read_blocks(
     delimiter: str | None,
     block_bytes: int = BLOCK_BYTES,
     begin: Mark | None = None,
+    takes_last: bool = False,
 ) -> Iterator[Block]:
     """Yield the text's records in blocks. `delimiter` given: CSV, where quotes hide line breaks.
+
+    A last line without a line break waits (`Block.waiting`), unless `takes_last`, or it is a whole object.
 
     With `begin` from there on; first the text before it is read and compared. Raises ChangedTextError when
     it is another one, InvalidRequestError for a compressed or UTF-16 file and for a quote that never closes.
@@ -135,31 +146,70 @@ def read_blocks(
         is_last = len(data) < wanted + skipped
         if len(data) <= skipped:
             return
-        is_open = is_last and not data.endswith(b"\n")
-        if is_open:
-            data += b"\n"  # as if the last line had its break
-        newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
-        breaks = _record_breaks(data, skipped, newlines, delimiter)
-        if not len(breaks) or (is_last and breaks[-1] != len(data) - 1):
-            if is_last or wanted >= RECORD_BYTES_MAX:
-                last = line + data.count(b"\n", 0, int(breaks[-1]) + 1 if len(breaks) else 0)
-                raise InvalidRequestError(
-                    "a quoted field or a line begins here and does not end", field=f"{path}:{last}"
-                )
+        newlines, breaks = _breaks(data, skipped, delimiter)
+        ended = int(breaks[-1]) + 1 if len(breaks) else skipped
+        waiting: int | None = None
+        if is_last and data[ended:].strip(_BLANKS):
+            waiting = line + int(np.searchsorted(newlines, ended))
+            if position == 0 and not len(newlines):
+                _refuse_returns(data, path)
+            if data.endswith(b"\n"):
+                raise _endless(path, waiting)
+            if takes_last or (delimiter is None and _is_object(data[ended:])):
+                data += b"\n"  # as if the last line had its break
+                newlines, breaks = _breaks(data, skipped, delimiter)
+                if not len(breaks) or breaks[-1] != len(data) - 1:
+                    raise _endless(path, waiting)
+                waiting = None
+        elif not is_last and not len(breaks):
+            if wanted >= RECORD_BYTES_MAX:
+                raise _endless(path, line)
             wanted = min(wanted * 4, RECORD_BYTES_MAX)
             continue
-        data = data[: int(breaks[-1]) + 1]
-        starts, ends = _record_spans(data, breaks, skipped)
-        ended = len(data)
-        if is_open:
-            ended = int(starts[-1]) if len(starts) else len(data) - 1
+        data = data[: int(breaks[-1]) + 1] if len(breaks) else b""
+        starts = ends = np.empty(0, np.int64)
+        if len(breaks):
+            starts, ends = _record_spans(data, breaks, skipped, is_csv=delimiter is not None)
         digest.update(data[:ended])
         following = line + int(np.searchsorted(newlines, ended))
-        mark = Mark(position + ended, following, digest.hexdigest())
-        yield Block(data, position, line, starts, ends, path, mark)
+        mark = Mark(position + ended if data else position, following, digest.hexdigest())
+        yield Block(data, position, line, starts, ends, path, mark, waiting)
+        if is_last:
+            return
         position += len(data)
         line = following
         wanted = block_bytes
+
+
+def _breaks(data: bytes, begin: int, delimiter: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the line feeds, and those of them that end a record."""
+    newlines = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
+    if delimiter is None:
+        return newlines, newlines
+    return newlines, record_breaks(data, begin, newlines, delimiter)
+
+
+def _is_object(line: bytes) -> bool:
+    """Say whether a line is an object of JSON: with a further byte that is no blank it would be none."""
+    try:
+        return isinstance(written_document(line), dict)
+    except ValueError:
+        return False
+
+
+def _refuse_returns(data: bytes, path: str) -> None:
+    if b"\r" in data.rstrip(b"\r"):
+        raise InvalidRequestError(
+            f"{path} has no line feed: carriage returns alone break its lines. Make them line feeds: "
+            "tr '\\r' '\\n' < FILE > NEW",
+            field="file",
+        )
+
+
+def _endless(path: str, line: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        "a quoted field or a line begins here and does not end", field=f"{path}:{line}"
+    )
 
 
 class ChangedTextError(Exception):
@@ -179,50 +229,21 @@ def _read_again(text: Text, mark: Mark, digest: xxhash.xxh3_128, path: str) -> N
         raise ChangedTextError(path)
 
 
-def _record_spans(data: bytes, breaks: np.ndarray, begin: int) -> tuple[np.ndarray, np.ndarray]:
+def _record_spans(
+    data: bytes, breaks: np.ndarray, begin: int, *, is_csv: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return begins and ends of the records of whole lines, the first at `begin`."""
     starts = np.concatenate((np.full(1, begin, np.int64), breaks[:-1] + 1))
     ends = breaks.astype(np.int64)
-    bytes_before = np.frombuffer(data, np.uint8)[np.maximum(ends - 1, 0)]
-    ends = ends - ((bytes_before == _RETURN) & (ends > starts))
+    text = np.frombuffer(data, np.uint8)
+    while True:
+        is_return = (text[np.maximum(ends - 1, 0)] == _RETURN) & (ends > starts)
+        if not is_return.any():
+            break
+        ends = ends - is_return
     is_record = ends > starts
+    if not is_csv:  # a line of blanks is no row of JSON
+        blank = is_record & (text[np.minimum(starts, len(text) - 1)] <= _BLANK)
+        for row in np.flatnonzero(blank).tolist():
+            is_record[row] = bool(data[starts[row] : ends[row]].strip(_BLANKS))
     return (starts, ends) if is_record.all() else (starts[is_record], ends[is_record])
-
-
-def _record_breaks(
-    text: bytes, begin: int, newlines: np.ndarray, delimiter: str | None
-) -> np.ndarray:
-    """Return those of the line breaks `newlines` that end a record; the first record is at `begin`."""
-    if delimiter is None or b'"' not in text:
-        return newlines
-    data, breaks = np.frombuffer(text, np.uint8)[begin:], newlines - begin
-    quotes = np.flatnonzero(data == _QUOTE)
-    # A quote opens a field only at its begin; a doubled one inside closes and opens again.
-    opening = quotes[::2]
-    before = data[np.maximum(opening - 1, 0)]
-    at_begin = (opening == 0) | np.isin(before, [ord(delimiter), _NEWLINE, _RETURN, _QUOTE])
-    if not at_begin.all():
-        quotes = _field_quotes(data, quotes, ord(delimiter))
-    outside: np.ndarray = newlines[np.searchsorted(quotes, breaks) % 2 == 0]
-    return outside
-
-
-def _field_quotes(data: np.ndarray, quotes: np.ndarray, delimiter: int) -> np.ndarray:
-    """Return the opening and closing quotes alone, where some are plain text inside a field."""
-    begins = {delimiter, _NEWLINE, _RETURN}
-    kept: list[int] = []
-    places = quotes.tolist()
-    length, number, is_open = len(data), 0, False
-    while number < len(places):
-        place = places[number]
-        if is_open:
-            if place + 1 < length and data[place + 1] == _QUOTE:
-                number += 1  # doubled: text
-            else:
-                kept.append(place)
-                is_open = False
-        elif place == 0 or int(data[place - 1]) in begins:
-            kept.append(place)
-            is_open = True
-        number += 1
-    return np.array(kept, np.int64)

@@ -295,12 +295,19 @@ class FolderSource:
             np.full(len(lines), partition, np.int32),
             starts + position,
             (ends - starts).astype(np.uint32),
-            np.zeros(len(lines), np.int64),
+            np.full(len(lines), self._changed_ms(partition)),
             {partition: behind},
             [None] * len(lines),
             lines,
             self._headers(lines),
         )
+
+    def _changed_ms(self, partition: int) -> int:
+        """Return the time of lines that say none: their file's last change, as `tierdex load` takes it."""
+        try:
+            return self._filesystem.modified_ms(self._file_table.path_of(partition))
+        except FileNotFoundError:  # gone since it was read
+            return self._clock.now_ms()
 
     def _headers(self, lines: Sequence[bytes]) -> list[Headers | None]:
         if self._pattern is None:
