@@ -98,3 +98,30 @@ def test_a_node_that_is_made_now_makes_no_answer_incomplete(log):
     manifests.log_of("made-now")
     assert manifests.missing() == []
     assert log.index.query("a", key="k0").complete
+
+
+def test_a_follower_sees_a_published_merge_before_it_has_seen_its_copies_go(world):
+    log = world.open(merge_min_files=2)
+    for _ in range(2):
+        fill(world, log, 12)
+        log.roll()
+        log.catch_up()
+        writing = log._components.writing
+        while writing.local.run_first(writing.units()):
+            pass  # sealed and compacted, and not published
+    follower = world.open(read_only=True)
+    assert "uploaded" not in {info.state for info in follower.files()}
+    assert follower.get("a", key="k0").complete
+    log.run_compaction()
+    log.run_compaction()
+    assert [info.state for info in log.files() if info.message_count] == ["uploaded"]
+    follower._components.followed_index.index.refresh()  # the manifests, and not yet the folder
+    manifests = follower.index._components.read_view._manifests
+    assert manifests.missing() == []
+    assert [info.state for info in follower.files() if info.message_count] == ["uploaded"]
+    found = follower.get("a", key="k0", max_count=100)
+    assert found.missing == ()
+    assert len(found) == len(log.get("a", key="k0", max_count=100))
+    for queue in QUEUES:
+        bodies = [message.body for message in follower.reader(*queue)]
+        assert bodies == [message.body for message in log.reader(*queue)]

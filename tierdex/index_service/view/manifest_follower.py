@@ -311,8 +311,11 @@ class ManifestFollower:
         gone = [handle for handle in vanished if shown.get(handle.key) is handle]
         for handle in gone:
             del shown[handle.key]
+        merged = _merged_over(shown, listed)
         for key, handle in shown.items():
-            if handle.state is not FileState.UPLOADED:
+            if handle.uuid in merged:
+                gone.append(handle)
+            elif handle.state is not FileState.UPLOADED:
                 # the local copy answers until the compactor drops it
                 row = listed.pop(key, None)
                 if row is not None and row.uuid != handle.uuid:
@@ -517,6 +520,22 @@ class ManifestFollower:
 def _shown_in(table: FileTable) -> dict[tuple[int, str], FileHandle]:
     with table.snapshot() as snapshot:
         return {handle.key: handle for handle in snapshot.files}
+
+
+def _merged_over(
+    shown: Mapping[tuple[int, str], FileHandle], listed: Mapping[tuple[int, str], FileRow]
+) -> set[bytes]:
+    """Return the local files that went into a published one of the same number, all of those parts.
+
+    Of a folder that another process writes: it dropped them, which is not seen here yet.
+    """
+    found: set[bytes] = set()
+    for key, handle in shown.items():
+        if handle.state is not FileState.UPLOADED and (row := listed.get(key)) is not None:
+            parts = {part.uuid for part in row.parts if part.node == handle.node}
+            if row.uuid != handle.uuid and handle.uuid in parts:
+                found |= parts
+    return found
 
 
 def _listed(states: Mapping[str, ManifestState], kind: str) -> dict[tuple[int, str], FileRow]:
