@@ -71,9 +71,13 @@ def test_row_and_line_of_a_store_are_shown_below_the_root_only(tmp_path, lake):
     assert absent.outcome == "gone"
     beyond = fetch(tmp_path, row._replace(location={"row_group": 9, "row": 0}), "R-1", text)
     assert beyond.outcome == "mismatch"
+    literal = fetch(
+        tmp_path, in_file(f"{lake}/lake/x?endpoint_url=http://h", offset=0, size=1), "L-1", text
+    )
+    assert literal.outcome == "gone"  # a key, never a parameter
     for outside in (
         f"{lake}/other/lines.jsonl", f"{lake}/lake/../other/x", f"{lake}/lake-2/x", "/etc/passwd",
-        f"{lake}/lake/x?endpoint_url=http://h", "",
+        f"{lake}/lake/./x", "",
     ):  # fmt: skip
         refused = fetch(tmp_path, in_file(outside, offset=0, size=1), "L-1", text)
         assert (refused.outcome, refused.body) == ("unresolved", None)

@@ -21,7 +21,7 @@ from tierdex.app.load.records import Block
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.records import Record
 from tierdex.resolving.arrow_values import json_of_row
-from tierdex.resolving.file_rows import FileRows, read_line
+from tierdex.resolving.file_rows import FileAddress, FileRows, read_line
 from tierdex.resolving.object_file import is_local, opened_file, path_of_address
 from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
@@ -105,12 +105,12 @@ class LoadedRows:
             place = entry.location or {}
             if entry.source != path or "row" not in place:
                 return None
-            with opened_file(self._filesystem, path + loaded.parameters) as file:
+            with opened_file(self._filesystem, path, loaded.parameters) as file:
                 table = read_parquet_row(file, int(place["row_group"]), int(place["row"]))
                 return self._checked(loaded, entry, wanted, file, json_of_row(table), table)
         if entry.offset is None or not entry.size:
             return None
-        with opened_file(self._filesystem, path + loaded.parameters) as file:
+        with opened_file(self._filesystem, path, loaded.parameters) as file:
             text = read_line(file, path, entry.offset, entry.size)
             block = Block(
                 text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
@@ -134,11 +134,11 @@ class LoadedRows:
         return found
 
 
-def _path_of(entry: Entry) -> str:
+def _path_of(entry: Entry) -> FileAddress:
     source = entry.source or ""
     if not is_local(source) or not path_of_address(source).is_absolute():
         raise InvalidRequestError(f"{source} is not a file of this machine: see resolvers.toml")
-    return source
+    return FileAddress(source)
 
 
 def _found(loaded: LoadedFile, text: bytes, table: pa.Table) -> Found:

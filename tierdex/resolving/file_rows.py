@@ -11,7 +11,7 @@ index_service.
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import InvalidRequestError
 from tierdex.following.records import Record
@@ -31,11 +31,22 @@ if TYPE_CHECKING:
     from tierdex.resolving.rule import Rule
 
 
+class FileAddress(NamedTuple):
+    """A path, or the URL of an object and the parameters of its store."""
+
+    path: str
+    parameters: str = ""
+
+
 class FileRows:
     """Rows of files, of which `address_of` tells the path or URL of an entry's. See `Resolver`."""
 
     def __init__(
-        self, filesystem: FileSystem, name: str, address_of: Callable[[Entry], str], rule: Rule
+        self,
+        filesystem: FileSystem,
+        name: str,
+        address_of: Callable[[Entry], FileAddress],
+        rule: Rule,
     ) -> None:
         self.name = name
         self._filesystem = filesystem
@@ -59,7 +70,8 @@ class FileRows:
 
     def _bytes_of(self, entry: Entry, max_bytes: int) -> bytes:
         place = entry.location or {"offset": entry.offset, "size": entry.size}
-        with opened_file(self._filesystem, self._address_of(entry)) as file:
+        address = self._address_of(entry)
+        with opened_file(self._filesystem, *address) as file:
             if "row" in place:
                 try:
                     row = read_parquet_row(file, int(place["row_group"]), int(place["row"]))
@@ -74,12 +86,12 @@ class FileRows:
             size = int(place["size"])
             if size > max_bytes:
                 raise TooLargeError(size)
-            return read_line(file, self._address_of(entry), int(place["offset"]), size)
+            return read_line(file, address.path, int(place["offset"]), size)
 
 
 def read_line(file: RangeFile, address: str, offset: int, size: int) -> bytes:
     """Return bytes of a file's text. Raises ChangedError when it is shorter, or no longer unfolds."""
-    codec = codec_of(address.partition("?")[0])
+    codec = codec_of(address)
     text = UnfoldedText.of_file(file, codec, address) if codec else file
     try:
         data = text.read_at(offset, size)
@@ -90,28 +102,39 @@ def read_line(file: RangeFile, address: str, offset: int, size: int) -> bytes:
     return data
 
 
-def one_file(path: str) -> Callable[[Entry], str]:
+def one_file(path: str) -> Callable[[Entry], FileAddress]:
     """Return the address of messages in one file, or one a queue where the path has ``{queue_id}``."""
-    return lambda entry: path.replace("{queue_id}", str(entry.queue_id))
+    address = _parted(path)
+    return lambda entry: address._replace(
+        path=address.path.replace("{queue_id}", str(entry.queue_id))
+    )
 
 
-def below(root: str) -> Callable[[Entry], str]:
+def below(root: str) -> Callable[[Entry], FileAddress]:
     """Return the address that an entry names itself, which must lie below `root`.
 
     Raises InvalidRequestError for another one.
     """
-    url, question, parameters = root.partition("?")
+    url, parameters = _parted(root)
     url = url.rstrip("/").replace("s3a://", "s3://", 1) + "/"
 
-    def address_of(entry: Entry) -> str:
+    def address_of(entry: Entry) -> FileAddress:
         source = (entry.source or "").replace("s3a://", "s3://", 1)
         if is_local(source):
             source = str(path_of_address(source))
-        scheme, colon, path = source.rpartition("://")
-        is_plain = "?" not in source and "#" not in source
-        clean = scheme + colon + posixpath.normpath(path)
-        if not is_plain or clean != source or not source.startswith(url):
+            is_clean = posixpath.normpath(source) == source
+        else:  # a key may have any characters; steps like these a proxy might take
+            is_clean = not {".", ".."} & set(source.split("/"))
+        if not is_clean or not source.startswith(url):
             raise InvalidRequestError(f"the entry's file is not below {url}", field="source")
-        return source + question + parameters
+        return FileAddress(source, parameters)
 
     return address_of
+
+
+def _parted(given: str) -> FileAddress:
+    """Return a path or URL as it is configured; a URL may end with the parameters of its store."""
+    if is_local(given):
+        return FileAddress(given)
+    url, question, parameters = given.partition("?")
+    return FileAddress(url, question + parameters)

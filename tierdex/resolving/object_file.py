@@ -88,10 +88,18 @@ def path_of_address(address: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(address.removeprefix(_FILE_URL))))
 
 
+def bucket_and_key(url: str) -> tuple[str, str]:
+    """Return the URL of an object's bucket, and the object's key."""
+    scheme, _, rest = url.replace("s3a://", "s3://", 1).partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key
+
+
 @contextmanager
-def opened_file(filesystem: FileSystem, address: str) -> Iterator[RangeFile]:
+def opened_file(filesystem: FileSystem, address: str, parameters: str = "") -> Iterator[RangeFile]:
     """Open a local path, or an object by its URL (``s3://bucket/key``), for reading by ranges.
 
+    A key stands in a URL as it is, whatever its characters; `parameters` (``?region=...``) are the store's.
     Raises NotFoundError, and what the store raises.
     """
     if is_local(address):
@@ -104,11 +112,10 @@ def opened_file(filesystem: FileSystem, address: str) -> Iterator[RangeFile]:
         finally:
             file.close()
         return
-    from tierdex.storage_layer.open import open_store
+    from tierdex.storage_layer.open import open_objects
 
-    url, question, parameters = address.partition("?")
-    folder, _, key = url.rpartition("/")
-    store = open_store(folder.replace("s3a://", "s3://", 1) + question + parameters)
+    root, key = bucket_and_key(address)
+    store = open_objects(root + parameters)
     try:
         found = store.head(key)
         yield RangeFile(

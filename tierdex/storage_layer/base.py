@@ -4,9 +4,10 @@
 
     MeteredStore > RetryingStore > the counter > PrefixedStore > S3Store | LocalStore | MemoryStore
 
-A *key* is a relative path of plain characters: segments of ``A-Z a-z 0-9 . _ = -`` joined by ``/``,
-no segment starting with a dot, at most 900 characters. Folders are no objects: a folder
-exists as long as an object lies below it.
+A *key* of ours is a relative path of plain characters: segments of ``A-Z a-z 0-9 . _ = -`` joined by ``/``,
+no segment starting with a dot, at most 900 characters. Objects of users (`open_objects`) are read
+alone, and have any key that S3 allows. Folders are no objects: a folder exists as long as an object lies
+below it.
 
 What each verb promises:
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MAX_KEY_CHARACTERS = 900
+_USERS_KEY_BYTES = 1024
 _SEGMENT = r"[A-Za-z0-9_=-][A-Za-z0-9._=-]*"
 _KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*")
 _PREFIX = re.compile(rf"(?:{_SEGMENT}/)*(?:{_SEGMENT})?")
@@ -135,11 +137,34 @@ class Store(Protocol):
 
 def check_key(key: str) -> str:
     """Return `key` if it is a legal one. Raises InvalidRequestError."""
-    if len(key) > MAX_KEY_CHARACTERS or _KEY.fullmatch(key) is None:
+    if not is_plain_key(key):
         raise InvalidRequestError(
             f"{key[:100]!r} is not a relative path of letters, digits and . _ = -", field="key"
         )
     return key
+
+
+def check_users_key(key: str) -> str:
+    """Return `key` if S3 allows it: any text of so many bytes. Raises InvalidRequestError."""
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        size = 0
+    if not 1 <= size <= _USERS_KEY_BYTES:
+        raise InvalidRequestError(
+            f"{key[:100]!r} is not 1 to {_USERS_KEY_BYTES} bytes of UTF-8", field="key"
+        )
+    return key
+
+
+def check_users_prefix(prefix: str) -> str:
+    """Return `prefix` if keys of users' objects can start with it. Raises InvalidRequestError."""
+    return check_users_key(prefix) if prefix else prefix
+
+
+def is_plain_key(key: str) -> bool:
+    """Say whether a key is one that we would make."""
+    return len(key) <= MAX_KEY_CHARACTERS and _KEY.fullmatch(key) is not None
 
 
 def check_prefix(prefix: str) -> str:

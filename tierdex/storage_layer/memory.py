@@ -22,6 +22,8 @@ from tierdex.storage_layer.base import (
     check_key,
     check_prefix,
     check_range,
+    check_users_key,
+    check_users_prefix,
     range_beyond_end,
     read_source,
 )
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
 
-_ABOVE_ASCII = "\x80"  # sorts behind every character of a key
+_LAST = "\U0010ffff"  # sorts behind every character of a key
 
 
 class _Objects:
@@ -52,15 +54,18 @@ _SHARED_LOCK = threading.Lock()
 class MemoryStore:
     """Objects in a dict. Every verb is one step under one lock, hence atomic."""
 
-    def __init__(self, *, clock: Clock | None = None) -> None:
+    def __init__(self, *, clock: Clock | None = None, any_key: bool = False) -> None:
+        """With `any_key` it has objects of users."""
         self._clock = clock or SystemClock()
         self._objects = _Objects()
         self._name = ""
+        self._check = check_users_key if any_key else check_key
+        self._check_listed = check_users_prefix if any_key else check_prefix
 
     @classmethod
-    def shared(cls, name: str, *, clock: Clock | None = None) -> MemoryStore:
+    def shared(cls, name: str, *, clock: Clock | None = None, any_key: bool = False) -> MemoryStore:
         """Return the store of this process with this name."""
-        store = cls(clock=clock)
+        store = cls(clock=clock, any_key=any_key)
         store._name = name
         with _SHARED_LOCK:
             store._objects = _SHARED.setdefault(name, _Objects())
@@ -72,7 +77,7 @@ class MemoryStore:
 
     def get(self, key: str, position: int | None = None, length: int | None = None) -> bytes:
         start, length = check_range(position, length)
-        if check_key(key) and length == 0:
+        if self._check(key) and length == 0:
             return b""
         data, _ = self._find(key)
         end = len(data) if length is None else start + length
@@ -81,26 +86,26 @@ class MemoryStore:
         return data[start:end]
 
     def put(self, key: str, data: Buffer) -> None:
-        self._write(check_key(key), bytes(data), replace=True)
+        self._write(self._check(key), bytes(data), replace=True)
 
     def put_if_absent(self, key: str, data: Buffer) -> None:
-        self._write(check_key(key), bytes(data), replace=False)
+        self._write(self._check(key), bytes(data), replace=False)
 
     def upload(self, key: str, source: UploadSource, length: int) -> None:
-        self._write(check_key(key), read_source(source, 0, length), replace=True)
+        self._write(self._check(key), read_source(source, 0, length), replace=True)
 
     def delete(self, key: str) -> None:
         objects = self._objects
         with objects.lock:
-            if objects.data.pop(check_key(key), None) is not None:
+            if objects.data.pop(self._check(key), None) is not None:
                 del objects.keys[bisect_left(objects.keys, key)]
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
-        check_prefix(prefix)
+        self._check_listed(prefix)
         objects = self._objects
         with objects.lock:
             first = max(bisect_left(objects.keys, prefix), bisect_right(objects.keys, start_after))
-            last = bisect_left(objects.keys, prefix + _ABOVE_ASCII)
+            last = bisect_left(objects.keys, prefix + _LAST)
             found = [(key, *objects.data[key]) for key in objects.keys[first:last]]
         return (StoredObject(key, len(data), modified) for key, data, modified in found)
 
@@ -110,7 +115,7 @@ class MemoryStore:
         return sorted({name for name, slash, _ in below if slash})
 
     def head(self, key: str) -> StoredObject:
-        data, modified_ms = self._find(check_key(key))
+        data, modified_ms = self._find(self._check(key))
         return StoredObject(key, len(data), modified_ms)
 
     def time_ms(self) -> int:

@@ -79,6 +79,27 @@ def open_store(
     return MeteredStore(backend, decorate=lambda store: RetryingStore(store, policy), clock=clock)
 
 
+def open_objects(url: str) -> MeteredStore:
+    """Return a bucket with objects of users, whose keys may have any character: for reading alone.
+
+    `url` is ``s3://bucket`` or ``memory://name``, perhaps with parameters. Raises as `open_store`.
+    """
+    settings, clock = load_settings(), SystemClock()
+    policies = [RetryPolicy(settings.store_attempts, clock=clock, ids=SystemIds()) for _ in "12"]
+    parts = _split(url)
+    if parts.path.strip("/"):
+        raise _bad_url("a bucket alone is expected")
+    backend: Store
+    if parts.scheme == "memory":
+        backend = MemoryStore.shared(_memory_name(parts), clock=clock, any_key=True)
+    elif parts.scheme == "s3":
+        backend = _open_s3(parts, settings, clock, policies[0], None, any_key=True)
+    else:
+        raise _bad_url("s3://BUCKET is expected")
+    retried = policies[1]
+    return MeteredStore(backend, decorate=lambda store: RetryingStore(store, retried), clock=clock)
+
+
 def folder_of_url(url: str) -> Path | None:
     """Return the folder of a store that is one, None for another. Raises InvalidRequestError."""
     if "://" not in url:
@@ -104,14 +125,16 @@ def _open_backend(
     if parts.scheme == "file":
         return LocalStore(_folder_of(parts), filesystem=filesystem, clock=clock, ids=ids)
     if parts.scheme == "memory":
-        if _MEMORY_NAME.fullmatch(parts.netloc) is None or parts.query:
-            raise _bad_url(
-                "memory://NAME has a name of letters, digits and . _ - and no parameters"
-            )
-        return _below(MemoryStore.shared(parts.netloc, clock=clock), parts.path)
+        return _below(MemoryStore.shared(_memory_name(parts), clock=clock), parts.path)
     if parts.scheme == "s3":
         return _open_s3(parts, settings, clock, part_retry, credentials)
     raise _bad_url(f"{parts.scheme}:// is not known; write a folder, file://, memory:// or s3://")
+
+
+def _memory_name(parts: SplitResult) -> str:
+    if _MEMORY_NAME.fullmatch(parts.netloc) is None or parts.query:
+        raise _bad_url("memory://NAME has a name of letters, digits and . _ - and no parameters")
+    return parts.netloc
 
 
 def _open_s3(
@@ -120,6 +143,8 @@ def _open_s3(
     clock: Clock,
     part_retry: RetryPolicy,
     credentials: Credentials | None,
+    *,
+    any_key: bool = False,
 ) -> Store:
     from tierdex.storage_layer.s3 import S3Store
     from tierdex.storage_layer.s3_client import S3Server
@@ -140,6 +165,7 @@ def _open_s3(
         parts.netloc,
         server,
         multipart_bytes=settings.multipart_bytes,
+        any_key=any_key,
         part_retry=part_retry,
         clock=clock,
     )

@@ -39,6 +39,9 @@ from tierdex.storage_layer.base import (
     check_key,
     check_prefix,
     check_range,
+    check_users_key,
+    check_users_prefix,
+    is_plain_key,
     read_source,
 )
 from tierdex.storage_layer.s3_client import connect, date_of_bucket, member_of, translated
@@ -66,15 +69,21 @@ class S3Store:
         *,
         multipart_bytes: int = 64 << 20,
         list_page: int = 1000,
+        any_key: bool = False,
         part_retry: RetryPolicy,
         clock: Clock,
     ) -> None:
-        """Make the client. Raises StoreRefusedError when boto3, region or profile are missing."""
+        """Make the client. With `any_key` objects of users are read.
+
+        Raises StoreRefusedError when boto3, region or profile are missing.
+        """
         self._bucket = bucket
         self._server = server
         self._send_md5 = server.checksum == "when_required"
         self._multipart_bytes = multipart_bytes
         self._list_page = list_page
+        self._check_read = check_users_key if any_key else check_key
+        self._check_listed = check_users_prefix if any_key else check_prefix
         self._part_retry = part_retry
         self._clock = clock
         self._lock = threading.Lock()
@@ -105,11 +114,12 @@ class S3Store:
 
     def get(self, key: str, position: int | None = None, length: int | None = None) -> bytes:
         start, length = check_range(position, length)
-        if check_key(key) and length == 0:
+        if self._check_read(key) and length == 0:
             return b""
         where = self._where(key)
         with translated(where):
-            lean_get = self._lean()
+            # On its way to a server a URL may be made plainer (dots, slashes): boto3 knows how to sign those.
+            lean_get = self._lean() if is_plain_key(key) else None
             if lean_get is not None:
                 with contextlib.suppress(UnusualGetError):
                     return lean_get(key, start, length, where)
@@ -153,7 +163,7 @@ class S3Store:
             self._client.delete_object(Bucket=self._bucket, Key=key)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
-        check_prefix(prefix)
+        self._check_listed(prefix)
         where = self._where(prefix)
         for page in self._list_pages(prefix, StartAfter=start_after):
             for entry in page.get("Contents", []):
@@ -171,7 +181,7 @@ class S3Store:
         )
 
     def head(self, key: str) -> StoredObject:
-        with translated(self._where(check_key(key))):
+        with translated(self._where(self._check_read(key))):
             found = self._client.head_object(Bucket=self._bucket, Key=key)
         size = member_of(found, "ContentLength", self._where(key))
         modified_ms = round(member_of(found, "LastModified", self._where(key)).timestamp() * 1000)

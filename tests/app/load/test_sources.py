@@ -3,18 +3,23 @@
 import io
 import os
 from types import SimpleNamespace
+from urllib.parse import parse_qs
 
+import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.app.recording_index import RecordingIndex
+from tests.app.shown_rows import shown_row
 from tierdex.app.load.loader import Loader
 from tierdex.app.load.plan import LoadOptions
+from tierdex.app.load.register import LoadRegister
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.resolving.object_file import opened_file
-from tierdex.storage_layer.open import open_store
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.storage_layer.open import open_objects, open_store
 
 OPTIONS = LoadOptions(topic="o", keys=("id",), timestamp="t")
 
@@ -157,6 +162,60 @@ def test_objects_are_loaded_by_url_folder_and_glob(tmp_path):
     for absent in (f"{url}/none.csv", f"{url}/none/", f"{url}/none/*.csv"):
         with pytest.raises(NotFoundError):
             loaded(absent)
+
+
+ODD_KEYS = [
+    "topics/orders/partition=0/orders+0+0000000000.jsonl", "dt=2024-03-01 10%3A00%3A00/part 1.jsonl",
+    "Bücher/été/注文.jsonl", "a:b/c,d;e/f&g=h/~x!'()*.jsonl", "what?/#1.jsonl", "double//slash/x.jsonl",
+    "x" * 950 + ".jsonl", "brackets[1]/{a}/|^`\\<>\".jsonl",
+]  # fmt: skip
+
+
+def test_objects_of_any_key_are_loaded_and_shown(tmp_path):
+    store = MemoryStore.shared("odd-keys", any_key=True)
+    for number, key in enumerate(ODD_KEYS):
+        store.put("lake/" + key, b'{"id":"A-%d","t":1}\n' % number)
+    register = LoadRegister(LocalFileSystem(), tmp_path)
+    index = RecordingIndex()
+    Loader(index, register=register).load("memory://odd-keys/lake/", OPTIONS)
+    assert sorted(put.key for put in index.puts) == [f"A-{n}" for n in range(len(ODD_KEYS))]
+    for number, key in enumerate(ODD_KEYS):
+        (entry,) = index.query("o", key=f"A-{number}").entries
+        assert entry.source == f"memory://odd-keys/lake/{key}"
+        assert shown_row(register, entry, key=f"A-{number}").outcome == "shown"
+
+
+def test_objects_of_any_key_of_a_real_bucket_are_loaded_and_shown(tmp_path, s3_server):
+    url = s3_server.make_url("lake")
+    root, _, parameters = url.partition("?")
+    bucket, _, prefix = root.removeprefix("s3://").partition("/")
+    endpoint = parse_qs(parameters)["endpoint_url"][0]
+    client = boto3.client("s3", endpoint_url=endpoint)
+    keys = [key for key in ODD_KEYS if "//" not in key and "\\" not in key]
+    for number, key in enumerate(keys):
+        body = b'{"id":"A-%d","t":1}\n' % number
+        client.put_object(Bucket=bucket, Key=f"{prefix}/any/{key}".lstrip("/"), Body=body)
+    register = LoadRegister(LocalFileSystem(), tmp_path)
+    index = RecordingIndex()
+    Loader(index, register=register).load(f"{root}/any/?{parameters}", OPTIONS)
+    assert sorted(put.key for put in index.puts) == [f"A-{n}" for n in range(len(keys))]
+    for number, key in enumerate(keys):
+        (entry,) = index.query("o", key=f"A-{number}").entries
+        assert entry.source == f"{root}/any/{key}"
+        assert shown_row(register, entry, key=f"A-{number}").outcome == "shown"
+
+
+@pytest.mark.parametrize("url", ["memory://odd-keys/a", "file:///tmp", "s3://no.bucket.here/x"])
+def test_only_a_bucket_has_objects_of_users(url):
+    with pytest.raises(InvalidRequestError):
+        open_objects(url)
+
+
+def test_key_that_no_bucket_allows_is_refused():
+    store = open_objects("memory://odd-keys")
+    for key in ("", "x" * 1025, "\ud800"):
+        with pytest.raises(InvalidRequestError):
+            store.get(key)
 
 
 def test_standard_input_is_read(monkeypatch):

@@ -26,6 +26,7 @@ from tierdex.file_walk import readable_name, walk
 from tierdex.resolving.object_file import (
     RangeFile,
     address_of_path,
+    bucket_and_key,
     is_local,
     opened_file,
     path_of_address,
@@ -117,7 +118,7 @@ class Sources:
             with opened_file(self._filesystem, file.address) as opened:
                 yield opened
             return
-        root, key = _root_and_key(file.address)
+        root, key = bucket_and_key(file.address)
         store = self._store(root + file.parameters)
         yield RangeFile(lambda position, count: store.get(key, position, count), file.size)
 
@@ -191,7 +192,7 @@ class Sources:
     def _objects(self, url: str, kind: Kind | None) -> list[SourceFile]:
         url, question, rest = url.partition("?")
         parameters = question + rest
-        root, key = _root_and_key(url)
+        root, key = bucket_and_key(url)
         store = self._store(root + parameters)
         if "*" not in key and key and not key.endswith("/"):
             one = store.head(key)
@@ -219,9 +220,9 @@ class Sources:
 
     def _store(self, url: str) -> Store:
         if url not in self._stores:
-            from tierdex.storage_layer.open import open_store
+            from tierdex.storage_layer.open import open_objects
 
-            self._stores[url] = open_store(url)
+            self._stores[url] = open_objects(url)
             self._closing.callback(self._stores[url].close)
         return self._stores[url]
 
@@ -243,13 +244,6 @@ def _suffix(address: str) -> str:
     if path.suffix.lower() in CODECS:
         path = PurePosixPath(path.stem)
     return path.suffix.lower()
-
-
-def _root_and_key(url: str) -> tuple[str, str]:
-    """Return the store of an object, a bucket, and the object's key."""
-    scheme, _, rest = url.partition("://")
-    root, _, key = rest.partition("/")
-    return f"{scheme}://{root}", key
 
 
 def _is_hidden(path: str) -> bool:
