@@ -84,6 +84,19 @@ class Forgetter:
         record = self._record(tuple(asked), places, rewrites=rewrites)
         return self._advance(record, is_dry=dry_run)
 
+    def forget_sources(
+        self, sources: Sequence[str], *, rewrites: bool, dry_run: bool = False, own: bool = False
+    ) -> Receipt:
+        """Begin to forget every entry that names one of these files of rows; of our own node with `own`.
+
+        Raises as `forget`.
+        """
+        self._refuse_narrow_view()
+        only_node = self._view.settings.node if own else None
+        record = self._record((), None, rewrites=rewrites)
+        record = replace(record, sources=check_sources(sources), only_node=only_node)
+        return self._advance(record, is_dry=dry_run)
+
     def forget_messages(
         self, asked: Sequence[AskedHash], only: Sequence[tuple[int, int]], *, rewrites: bool
     ) -> Receipt:
@@ -432,6 +445,16 @@ def check_places(only: object) -> tuple[tuple[int, int], ...]:
         )
         for i, (queue, offset) in enumerate(only)
     )
+
+
+def check_sources(sources: object) -> tuple[str, ...]:
+    """Check names of files of rows. Raises InvalidRequestError."""
+    given = [sources] if isinstance(sources, str) else sources
+    if not isinstance(given, list | tuple) or not given:
+        raise InvalidRequestError("must be a list of files, one at least", field="sources")
+    if not all(isinstance(each, str) and each for each in given):
+        raise InvalidRequestError("must be paths or URLs as entries name them", field="sources")
+    return tuple(dict.fromkeys(given))
 
 
 def _numbers(states: Mapping[str, ManifestState]) -> dict[str, int]:

@@ -24,7 +24,7 @@ from tierdex.index_service.requests.lookups import NO_TOPIC, Lookups
 from tierdex.indexfile.layout import KIND_MESSAGE_ID
 from tierdex.indexfile.lookup import DONE, TIME_MAX, TIME_MIN
 from tierdex.indexfile.work_limit import NO_LIMIT
-from tierdex.lifecycle.forgotten import ENTRY, entries_of_rows
+from tierdex.lifecycle.forgotten import ENTRY, SOURCE_FIELD, entries_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,6 +90,30 @@ def search_all(
             continue
         if holding is not None:
             found.holding.append(holding)
+    return found
+
+
+def search_sources(
+    files: FileList, sources: Sequence[str], is_wanted: Callable[[FileHandle], bool]
+) -> Occurrences:
+    """Find the files of a snapshot that are wanted and name one of these files of rows.
+
+    Their entries are not listed: there are as many as the file has rows and keys.
+    """
+    found = Occurrences()
+    for handle in files:
+        if not is_wanted(handle):
+            continue
+        try:
+            dictionaries = getattr(handle.reader, "dictionaries", None)  # RocketMQ's have none
+        except SEARCH_ERRORS as error:
+            reason = reason_of(error)
+            found.missing.append((handle, Missing(handle.file_id, reason)))
+            continue
+        if dictionaries is None or SOURCE_FIELD not in dictionaries.names:
+            continue
+        if any(dictionaries.index(SOURCE_FIELD, source) >= 0 for source in sources):
+            found.holding.append(HoldingFile(handle, [], b""))
     return found
 
 

@@ -250,6 +250,28 @@ class OperatedIndex:
         return receipt if dry_run else self._see_through(receipt, wait)
 
     @with_disk_errors
+    def forget_sources(
+        self,
+        sources: str | Sequence[str],
+        *,
+        now: bool = False,
+        wait: float = 0.0,
+        dry_run: bool = False,
+        own: bool = False,
+    ) -> Receipt:
+        """Hide every entry that names one of these files of rows, by its `source`, as `forget` hides names.
+
+        On every node, or with `own` on this one. What is put later shows. The receipt lists no entries: there
+        are as many as the files had rows and keys; `holding` names the index files that have some.
+        """
+        self._refuse_closed()
+        forgetter = self._components.forgetter
+        receipt = forgetter.forget_sources(
+            [sources] if isinstance(sources, str) else sources, rewrites=now, dry_run=dry_run, own=own
+        )  # fmt: skip
+        return receipt if dry_run else self._see_through(receipt, wait)
+
+    @with_disk_errors
     def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
         """Go on with a request to forget, named or by its receipt.
 

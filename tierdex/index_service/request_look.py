@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forgotten_search import Occurrences, search_all
+from tierdex.index_service.forgotten_search import Occurrences, search_all, search_sources
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.forgotten import ENTRY, Forgetting
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.file_table import FileList, FileTable
 
 ENTRIES_MAX: Final = 1_000_000  # of one request: a record is 32 bytes of manifest an entry
 
@@ -80,12 +80,21 @@ class Looking:
                 limits = dict(record.bounds)  # no node that came since held any of it
             within = replace(record, bounds=limits)
             grows = record.is_open or not record.number
-            found = search_all(
-                snapshot.file_list,
-                record,
-                lambda handle: within.may_be_in(handle.place),
-                lambda handle: grows and within.may_find_in(handle.place),
-            )
+            if record.sources:
+                found = search_sources(
+                    snapshot.file_list,
+                    record.sources,
+                    lambda handle: (
+                        within.may_find_in(handle.place) and not within.is_left_out_of(handle.place)
+                    ),
+                )
+            else:
+                found = search_all(
+                    snapshot.file_list,
+                    record,
+                    lambda handle: within.may_be_in(handle.place),
+                    lambda handle: grows and within.may_find_in(handle.place),
+                )
         waiting += [(handle.node, missing) for handle, missing in found.missing]
         if sum(len(file.packed) for file in found.holding) > ENTRIES_MAX * ENTRY.itemsize:
             raise InvalidRequestError(
@@ -138,8 +147,7 @@ class Looking:
                 key = record.uuid, record.number, handle.uuid
                 holds = None if handle.row is None else self._holds.get(key)
                 if holds is None:
-                    one, nothing = partial(is_, handle), lambda _: False
-                    found = search_all(snapshot.file_list, record, one, nothing)
+                    found = _search_one(snapshot.file_list, record, handle)
                     holds = bool(found.holding)
                     if handle.row is not None and not found.missing:
                         self._holds[key] = holds
@@ -147,6 +155,14 @@ class Looking:
                 if holds:
                     holding.append(handle)
         return holding
+
+
+def _search_one(files: FileList, record: Forgetting, handle: FileHandle) -> Occurrences:
+    one, nothing = partial(is_, handle), lambda _: False
+    if record.sources:
+        is_clean = record.is_left_out_of(handle.place)
+        return Occurrences() if is_clean else search_sources(files, record.sources, one)
+    return search_all(files, record, one, nothing)
 
 
 def fixed_bounds(record: Forgetting) -> dict[str, int]:

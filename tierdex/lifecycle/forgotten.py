@@ -4,6 +4,9 @@
 
     asked: (topic, kind, hash) --look in every file--> entries: (hash, fingerprint), in files <= bounds
 
+A file of rows can be forgotten whole (`sources`): then every row that names it, in files that hold nothing
+which was put later, and no list of entries is needed.
+
 An entry is forgotten by what it is: its key's hash, its location and its time, and by the files that
 may hold it: those of a node up to the number in `bounds`. The hash alone never hides anything. So an
 entry that was put later shows, though its key, or a key with the same hash, was forgotten before; and
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifest import FilePlace, FileRef, ManifestState
 
 FORGOTTEN_NODE: Final = "forgotten"
+SOURCE_FIELD: Final = "source"  # of schemas whose entries name a file of rows
 ENTRY: Final = np.dtype([("key_hash", "<u8"), ("low", "<u8"), ("high", "<u8")])
 
 
@@ -63,6 +67,9 @@ class Forgetting:
     waits: tuple[str, ...] = ()
     only: tuple[tuple[int, int], ...] | None = None
     only_node: str | None = None  # whose entries are meant alone; None: all nodes'
+    sources: tuple[
+        str, ...
+    ] = ()  # files of rows of which every entry is meant; `asked` is empty then
     rewrites: bool = False  # owners write the files anew at once, not when they are merged next
     entries: bytes = b""
     bounds: Mapping[str, int] = field(default_factory=dict)  # node -> file number
@@ -88,6 +95,12 @@ class Forgetting:
         """
         return self._was_there(place) or self._is_made_of(place, self.begun)
 
+    def is_left_out_of(self, place: FilePlace) -> bool:
+        """Say whether a file was written, or written anew, by who knew all of the record."""
+        row = place.row
+        through = None if row is None else row.forgets_through
+        return self.number > 0 and through is not None and through >= self.number
+
     def _was_there(self, place: FilePlace) -> bool:
         return place.number <= self.bounds.get(place.node, -1)
 
@@ -111,6 +124,10 @@ class ForgottenEntries:
             for entry in np.frombuffer(record.entries, ENTRY).tolist():
                 self._holders.setdefault(entry, []).append(record)
         self.hashes = frozenset(entry[0] for entry in self._holders)
+        self.sources: dict[str, list[Forgetting]] = {}
+        for record in self.records:
+            for source in record.sources:
+                self.sources.setdefault(source, []).append(record)
         self._sorted = np.array(sorted(self.hashes), np.uint64)
 
     @classmethod
@@ -121,7 +138,7 @@ class ForgottenEntries:
         return cls(records, max((state.number for state in listing), default=0))
 
     def __bool__(self) -> bool:
-        return bool(self._holders)
+        return bool(self._holders or self.sources)
 
     @property
     def open_records(self) -> list[Forgetting]:
@@ -151,6 +168,30 @@ class ForgottenEntries:
         """Return which rows (b1[n]) of a file are forgotten; None: none."""
         if not self or not len(rows):
             return None
+        gone = self._of_sources(place, dictionaries, rows)
+        named = self._of_names(place, schema, dictionaries, rows)
+        if gone is None or named is None:
+            return named if gone is None else gone
+        either: np.ndarray = gone | named
+        return either
+
+    def _of_sources(
+        self, place: FilePlace, dictionaries: Dictionaries, rows: np.ndarray
+    ) -> np.ndarray | None:
+        """Return which rows are of files that are forgotten whole; None: none."""
+        if not self.sources or SOURCE_FIELD not in dictionaries.names:
+            return None
+        mask = np.zeros(len(rows), bool)
+        for source, records in self.sources.items():
+            index = dictionaries.index(SOURCE_FIELD, source)
+            if index >= 0 and any(record.may_find_in(place) for record in records):
+                mask |= rows[SOURCE_FIELD] == index
+        return mask if mask.any() else None
+
+    def _of_names(
+        self, place: FilePlace, schema: Schema, dictionaries: Dictionaries, rows: np.ndarray
+    ) -> np.ndarray | None:
+        """Return which rows are entries that are listed; None: none."""
         some = np.flatnonzero(self.are_asked(rows["key_hash"]))
         if not len(some) or not self.may_be_in(place):
             return None

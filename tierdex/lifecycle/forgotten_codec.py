@@ -36,6 +36,7 @@ def pack_forgetting(record: Forgetting) -> dict[str, Any]:
         "files": pack_refs(record.files),
         "only": None if record.only is None else [list(each) for each in record.only],
         "only_node": record.only_node,
+        **({"sources": list(record.sources)} if record.sources else {}),
     }
 
 
@@ -59,6 +60,7 @@ def to_forgetting(packed: dict[str, Any]) -> Forgetting:
         files=to_refs(packed["files"]),
         only=None if only is None else tuple((to_count(queue), to_count(at)) for queue, at in only),
         only_node=None if only_node is None else to_text(only_node),
+        sources=tuple(map(to_text, packed.get("sources", ()))),
     )
 
 

@@ -76,6 +76,14 @@ def address_of_path(path: Path) -> str:
     return str(path)
 
 
+def address_of(text: str) -> str:
+    """Return the address under which a file stands in entries, of a path or URL as a user gives it."""
+    if is_local(text):
+        given = Path(text.removeprefix(_FILE_URL))
+        return address_of_path((given if given.exists() else path_of_address(text)).absolute())
+    return text.partition("?")[0].replace("s3a://", "s3://", 1)
+
+
 def is_local(address: str) -> bool:
     """Say whether an address is that of a file of this machine."""
     return "://" not in address or address.startswith(_FILE_URL)

@@ -1,6 +1,6 @@
 """`tierdex forget`: hide the entries of keys and message IDs, omit them from new files, print the receipt.
 
-Depends on times and the other modules of this folder.
+Depends on resolving, times and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tierdex.app.cli.opening import (
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.errors import FolderInUseError, InvalidRequestError
+from tierdex.resolving.object_file import address_of
 from tierdex.times import format_time
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def forget(
     file: Annotated[
         Path | None,
         typer.Option(help="One name a line: a key of --topic, or {topic, key} or {message_id}."),
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(help="File of rows, or its URL: all of its entries; repeatable."),
     ] = None,
     at: Annotated[
         list[str] | None,
@@ -69,12 +74,22 @@ def forget(
     acknowledged, with --now a file was not written anew (go on with --resume), or another node has some.
     """
     names = _names(topic, key or [], message_id or [], file)
-    if bool(names) == (resume is not None):
-        raise InvalidRequestError("give --key, --message-id or --file; or --resume", field="--key")
+    if [bool(names), bool(source), resume is not None].count(True) != 1:
+        raise InvalidRequestError(
+            "give --key, --message-id or --file; or --source; or --resume", field="--key"
+        )
+    if source and (url is not None or topic is not None or at is not None):
+        raise InvalidRequestError(
+            "stands alone, and not with --url: files are known where their entries are",
+            field="--source",
+        )
     target = Target(data, store, url, api_key)
     with _opened(target, parse_settings(setting), wait) as (index, waiting):
         if resume is not None:
             receipt = index.resume_forgetting(resume, **waiting)
+        elif source:
+            files = [address_of(each) for each in source]
+            receipt = _forgetting_sources(index)(files, now=now, dry_run=dry_run, **waiting)
         else:
             only = None if at is None else [_place(each) for each in at]
             receipt = index.forget(lookups=names, now=now, only=only, dry_run=dry_run, **waiting)
@@ -86,7 +101,11 @@ def forget(
         write_rows(output, messages, MESSAGE_COLUMNS, whole=document)
     if output is Form.TABLE:
         found = "entries" if messages is None else "messages"
-        say(f"request {receipt.forgetting}, {len(document[found])} {found}, {receipt.digest}")
+        if source:
+            found = "index files with some"
+            say(f"request {receipt.forgetting}, {found}: {len(receipt.holding)}, {receipt.digest}")
+        else:
+            say(f"request {receipt.forgetting}, {len(document[found])} {found}, {receipt.digest}")
         if document.get("held_count"):
             say(f"{document['held_count']} messages that wait, or waited, for their hour")
         for gone in receipt.rewritten:
@@ -103,6 +122,12 @@ def forget(
     if not receipt.is_complete and not dry_run:
         say(f"go on with: tierdex forget --resume {receipt.forgetting}")
         raise typer.Exit(Exit.INCOMPLETE)
+
+
+def _forgetting_sources(index: Any) -> Any:
+    if not hasattr(index, "forget_sources"):
+        raise InvalidRequestError("a message log has no entries of files", field="--source")
+    return index.forget_sources
 
 
 @contextmanager

@@ -181,6 +181,8 @@ def _tell(output: Form, report: LoadReport, rejects: _BadRows, *, is_remembered:
     write_fields(output, {name: getattr(report, name) for name in names})
     if report.bad_rows:
         say(f"bad rows that were left out: {report.bad_rows:,}; they are in {rejects.path}")
+    if report.replaced:
+        say(f"written anew since their last load, old entries forgotten: {len(report.replaced):,}")
     for name, why in sorted(report.not_files.items()):
         say(f"skipped: {name} is {why}")
     if report.left_out:

@@ -50,7 +50,7 @@ class LoadedFiles:
             is_same = self._known.get(now)
             is_known = now in self._known
         if not is_known:
-            is_same = _is_same(loaded, file)
+            is_same = is_unchanged(loaded, file, _DIGEST_BYTES_MOST)
             with self._lock:
                 if len(self._known) >= _KNOWN_MOST:
                     self._known.pop(next(iter(self._known)))
@@ -85,17 +85,21 @@ def _said(loaded: LoadedFile) -> list[str | None]:
     return json.loads(loaded.how) if loaded.how else [None] * 4
 
 
-def _is_same(loaded: LoadedFile, file: RangeFile) -> bool | None:
-    """Return whether a file is the one that was loaded; None: nothing tells."""
+def is_unchanged(loaded: LoadedFile, file: RangeFile, most_bytes: int) -> bool | None:
+    """Return whether a file is the one that was loaded, or that with more; None: nothing tells.
+
+    For a digest at most so many bytes are read.
+    """
     reached = loaded.reached
-    assert reached is not None
+    if reached is None:
+        return None
     if (file.length, file.changed_ms) == (reached.size, reached.changed_ms):
         return True
     is_parquet = loaded.kind == "parquet"
     if is_parquet and file.length != reached.size:
         return False
     end = file.length if is_parquet else reached.position
-    if not reached.digest or not 0 < end <= _DIGEST_BYTES_MOST:
+    if not reached.digest or not 0 < end <= most_bytes:
         return None
     codec = None if is_parquet else codec_of(loaded.path)
     whole = RangeFile(file.read_at, file.length)  # the reader of a row closes the file that it read

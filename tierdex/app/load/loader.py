@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tierdex.app.load.entry_batches import Batches, make_batches
 from tierdex.app.load.file_load import FileLoad, Portion
+from tierdex.app.load.loaded_file import is_unchanged
 from tierdex.app.load.read_ahead import work_ahead
 from tierdex.app.load.sources import Sources
 from tierdex.clock import Bell, SystemClock
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.value_rules import Durability
 
+_REPLACED_BYTES_MOST: Final = (
+    1 << 30
+)  # that are read of a file to find out whether it is another one
 NOTE_INTERVAL_S: Final = 10.0  # what a crash may let load again
 
 
@@ -59,6 +63,7 @@ class LoadReport:
     were read: `rows`, `entries` put, `message_ids` among them, `skipped`
     rows of each key template (no value), `bad_rows`. `stopped_at` is where the caller stopped it.
     `waiting` has the places of last lines that have no line break yet, and are not loaded.
+    `replaced` are files that were written anew since an earlier load, whose old entries are forgotten.
     """
 
     files: int = 0
@@ -73,6 +78,7 @@ class LoadReport:
     topics: set[str] = field(default_factory=set)
     stopped_at: str | None = None
     waiting: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
 
     def add(self, made: Batches) -> None:
         self.rows += made.rows
@@ -155,8 +161,10 @@ class Loader:
                 )
                 for one in files
             ]
+            noted = [] if self._register is None else self._register.files()
             if not again:
                 loads = self._without_known(loads, report)
+            self._forget_replaced(loads, noted, sources, report)
             try:
                 self._put_all(loads, sources, watch, report)
             except (InvalidRequestError, NotFoundError):
@@ -181,6 +189,37 @@ class Loader:
         if fresh:
             self._register.remember(fresh)
         return wanted
+
+    def _forget_replaced(
+        self,
+        loads: list[FileLoad],
+        noted: list[LoadedFile],
+        sources: Sources,
+        report: LoadReport,
+    ) -> None:
+        """Forget this node's entries of files that were written anew since, before their rows are put.
+
+        Not those of a file of which any load saw what is there now, under other options perhaps: its entries
+        would go with them.
+        """
+        forget = getattr(self._index, "forget_sources", None)
+        if forget is None or not self._names_source:  # a service, or a log: it knows no files
+            return
+        of_path: dict[str, list[LoadedFile]] = {}
+        for file in noted:
+            of_path.setdefault(file.path, []).append(file)
+        for load in loads:
+            if load.file.is_stream or load.file.address not in of_path:
+                continue
+            with sources.opened(load.file) as opened:
+                found = [
+                    is_unchanged(each, opened, _REPLACED_BYTES_MOST)
+                    for each in of_path[load.file.address]
+                ]
+            if all(each is False for each in found):
+                report.replaced.append(load.file.address)
+        if report.replaced:
+            forget(report.replaced, own=True)
 
     def _put_all(
         self, loads: list[FileLoad], sources: Sources, watch: Watch, report: LoadReport

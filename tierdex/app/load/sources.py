@@ -120,7 +120,9 @@ class Sources:
             return
         root, key = bucket_and_key(file.address)
         store = self._store(root + file.parameters)
-        yield RangeFile(lambda position, count: store.get(key, position, count), file.size)
+        yield RangeFile(
+            lambda position, count: store.get(key, position, count), file.size, file.changed_ms
+        )
 
     def text_of(self, file: SourceFile, opened: RangeFile | None) -> Text:
         """Return the text of an opened file; of the standard input for None."""

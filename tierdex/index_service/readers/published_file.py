@@ -27,7 +27,7 @@ from tierdex.index_service.readers.local_file import in_hash_order
 from tierdex.index_service.readers.planned_pages import PlannedPages
 from tierdex.index_service.readers.read_threads import side_by_side
 from tierdex.indexfile.compacted.hash_group import HashGroup
-from tierdex.indexfile.compacted.sidecar import read_extra, read_topics
+from tierdex.indexfile.compacted.sidecar import read_dictionaries, read_extra, read_topics
 from tierdex.indexfile.layout import TAG_NONE
 from tierdex.indexfile.lookup import NOT_SEARCHED, NOTHING, Found
 from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.readers.file_reader import FileMeter, FileSearch
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
@@ -340,6 +341,12 @@ class PublishedFile:
             if len(kept) <= TOPICS_LISTED_MAX:
                 self._listed_topics = kept
         return kept
+
+    @property
+    def dictionaries(self) -> Dictionaries:
+        """The dictionaries of the file: by two small requests, unless its sidecar is here."""
+        kept = self._sidecars.kept(self.row) or self._parts.kept_head(self.row.uuid)
+        return self._read_tail(read_dictionaries) if kept is None else kept.dictionaries
 
     @property
     def extra(self) -> dict[str, Any]:

@@ -346,17 +346,37 @@ def read_topics(
     footer, parts = read_small_parts(
         read_at, position=position, file_bytes=file_bytes, crc=crc, name=name
     )
-    data = read_part(parts, footer, Part.HEADER_COPY, name)
-    header = decode_header(data.ljust(layout.HEADER_BYTES, b"\0"), name, form=Form.COMPACTED)
-    dictionaries = Dictionaries(header.schema.dictionary_names)
+    dictionaries = _dictionaries_of(footer, parts, name)
     try:
-        dictionaries.load(read_part(parts, footer, Part.DICTIONARIES, name))
         rows = np.frombuffer(read_part(parts, footer, Part.TOPICS, name), layout.TOPIC)
     except ValueError as error:
         raise CorruptFileError(name, str(error)) from error
     if len(rows) != len(dictionaries.strings(TOPIC_DICTIONARY)):
         raise CorruptFileError(name, "dictionaries and topics disagree")
     return _topics_used(dictionaries, rows)
+
+
+def read_dictionaries(
+    read_at: Callable[[int, int], bytes], *, position: int, file_bytes: int, crc: int, name: object
+) -> Dictionaries:
+    """Return the dictionaries of a compacted file; as `read_topics`."""
+    footer, parts = read_small_parts(
+        read_at, position=position, file_bytes=file_bytes, crc=crc, name=name
+    )
+    return _dictionaries_of(footer, parts, name)
+
+
+def _dictionaries_of(
+    footer: Footer, parts: Callable[[int, int], bytes], name: object
+) -> Dictionaries:
+    data = read_part(parts, footer, Part.HEADER_COPY, name)
+    header = decode_header(data.ljust(layout.HEADER_BYTES, b"\0"), name, form=Form.COMPACTED)
+    dictionaries = Dictionaries(header.schema.dictionary_names)
+    try:
+        dictionaries.load(read_part(parts, footer, Part.DICTIONARIES, name))
+    except ValueError as error:
+        raise CorruptFileError(name, str(error)) from error
+    return dictionaries
 
 
 def read_extra(
