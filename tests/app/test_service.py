@@ -167,7 +167,7 @@ BAD_VALUES = [
     ("offset", 1 << 63, "offset"), ("offset", "1", "offset"), ("size", 1 << 32, "size"),
     ("size", [1], "size"), ("timestamp", 1 << 63, "timestamp"), ("timestamp", "today", "timestamp"),
     ("timestamp", "2023-11-14T22:13:20", "timestamp"), ("timestamp", 1.5, "timestamp"),
-    ("keys", [], "key"), ("keys", None, "key"), ("keys", [""], "keys[0]"), ("keys", "a", "keys"),
+    ("keys", [], "keys"), ("keys", None, "key"), ("keys", [""], "keys[0]"), ("keys", "a", "keys"),
     ("keys", [None], "keys[0]"), ("keys", ["a", 1], "keys[1]"), ("keys", ["x" * 4097], "keys[0]"),
     ("message_id", "", "message_id"), ("message_id", 1, "message_id"), ("key", "b", "key"),
     ("color", "red", "color"),
@@ -458,7 +458,7 @@ def test_health_version_metrics_docs_and_console(caller):
     assert "/v1/entries:batchGet" in page
     assert "https://" not in page
     assert "http://" not in page
-    assert caller.get("/openapi.json").json()["info"]["title"] == "Tierdex"
+    assert caller.get("/openapi.json").json()["info"]["title"] == "Tierdex HTTP API"
     assert caller.get("/").headers["content-type"].startswith("text/html")
 
 

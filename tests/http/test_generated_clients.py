@@ -85,6 +85,20 @@ def test_python_client_of_every_route_puts_and_pages(python_generator, server, t
     assert rest == [3, [3, 2, 1], True, [3, 0]]
 
 
+def test_generated_package_has_a_name_of_its_own(python_generator, tmp_path):
+    """Ours is `tierdex-client`: installed into one environment, one would replace the other."""
+    environment = {**installers_environment(), "PYTHONPATH": str(python_generator)}
+    run(
+        sys.executable, "-m", "openapi_python_client", "generate", "--path", str(ROOT / "openapi.yaml"),
+        "--config", str(ROOT / "docs" / "generator.yaml"), env=environment, cwd=tmp_path,
+    )  # fmt: skip
+    (made,) = tmp_path.iterdir()
+    ours = tomllib.loads((ROOT / "packages/tierdex-client/pyproject.toml").read_text())["project"]
+    assert ours["name"] == "tierdex-client"
+    assert made.name == "tierdex-http-api-client"
+    assert (made / "tierdex_http_api_client").is_dir()
+
+
 def test_typescript_client_compiles_strictly_puts_and_pages(node_modules, server, tmp_path):
     (tmp_path / "node_modules").symlink_to(node_modules)
     (tmp_path / "package.json").write_text("{}")

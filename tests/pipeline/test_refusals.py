@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
@@ -19,6 +21,7 @@ from tierdex.pipeline.entry_form import EntryForm
 from tierdex.pipeline.entry_rows import name_row, rows_of
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.options import ReadOptions, WriteOptions
+from tierdex.pipeline.registration import register
 from tierdex.pipeline.snapshot import take_snapshot
 from tierdex.settings import load_settings
 from tierdex.storage_layer.open import open_store
@@ -119,7 +122,7 @@ def test_wrong_key_in_a_list_is_named_by_its_row():
     }
     form = EntryForm.of(types | {"message_id": "string"})
     for keys, field in (
-        ([["a", "b"], ["c"], [""]], "entries[2].key"),
+        ([["a", "b"], ["c"], [""]], "entries[2].keys[0]"),
         ([["a"], [], None], "entries[2].keys"),
     ):
         batch = batch_of(keys=keys, message_id=["x", "y", None])
@@ -287,3 +290,18 @@ def test_store_without_files_is_an_empty_scan(spark, store_url, tmp_path):
     assert [row.file_id for row in verify(spark, store_url).collect()] == ["node:local"]
     keys = spark.createDataFrame([("orders", "a")], "topic string, key string")
     assert [row.offset for row in lookup(spark, store_url, keys).collect()] == [None]
+
+
+def test_session_whose_workers_have_no_tierdex_is_refused_before_a_job(
+    spark, monkeypatch, tmp_path
+):
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            spark.sparkContext, "pythonExec", "python3"
+        )  # as Spark chooses without the variable
+        with pytest.raises(InvalidRequestError, match="set PYSPARK_PYTHON to"):
+            register(spark)
+    register(spark)

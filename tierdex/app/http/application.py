@@ -123,7 +123,7 @@ def create_app(
         service.readiness.is_serving = False
 
     app = FastAPI(
-        title="Tierdex",
+        title="Tierdex HTTP API",
         version=__version__,
         openapi_url=None,  # routes/service.py has these three, with a scope
         docs_url=None,

@@ -89,7 +89,7 @@ def _described(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def describe_service(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of all routes of the application."""
     document = get_openapi(
-        title="Tierdex",
+        title="Tierdex HTTP API",  # a generator names its package by it: `tierdex-client` is ours
         version=__version__,
         description=DESCRIPTION,
         routes=app.routes,

@@ -241,7 +241,8 @@ def _check_each_row_has_one(
         if column is not None:
             has_none &= np.asarray(column.is_null())
     if has_none.any():
-        raise no_name(rows.field(int(np.argmax(has_none)), "key"))
+        name = "key" if offsets is None else "keys"
+        raise no_name(rows.field(int(np.argmax(has_none)), name))
 
 
 def _field(values: object, field: Any, rows: Rows) -> Any:
