@@ -63,3 +63,32 @@ def test_log_that_says_why_is_quoted():
     assert (
         messages_of(Failing(UnavailableError("down for an hour")))[1].reason == "down for an hour"
     )
+
+
+ROW = Entry(
+    "t", None, None, None, 5, "f", "uploaded", "n", {"row_group": 0, "row": 1}, "/x.parquet"
+)
+LINE = Entry("t", 3, 10, 5, 5, "f", "uploaded", "n", {"offset": 10, "size": 5}, "/x.jsonl")
+
+
+class NoLog:
+    """A message log that must not be asked."""
+
+    def read(self, *_asked, **_how):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("entry", [ROW, LINE], ids=["row", "line"])
+@pytest.mark.parametrize("kind", ["own", "folder", "file"])
+def test_resolver_of_another_kind_says_no_in_words(tmp_path, entry, kind):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "m.log").write_text("x" * 100)
+    source = {"folder": f"folder:{tmp_path}/logs", "file": f"file:{tmp_path}/m.log"}.get(kind)
+    if source:
+        (tmp_path / "resolvers.toml").write_text(f"[topics.t]\nsource='{source}'\nkeys=['$.id']\n")
+    with MessageFetcher(tmp_path, log=NoLog() if kind == "own" else None) as messages:
+        for _ in range(2):
+            (found,) = messages.with_messages(Answer([entry]), key="K").entries
+            assert found.message.outcome == "unresolved"
+            assert entry.source in found.message.reason
+            assert "give files:FOLDER" in found.message.reason

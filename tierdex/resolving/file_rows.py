@@ -103,11 +103,20 @@ def read_line(file: RangeFile, address: str, offset: int, size: int) -> bytes:
 
 
 def one_file(path: str) -> Callable[[Entry], FileAddress]:
-    """Return the address of messages in one file, or one a queue where the path has ``{queue_id}``."""
+    """Return the address of messages in one file, or one a queue where the path has ``{queue_id}``.
+
+    Raises InvalidRequestError for an entry that names a file itself.
+    """
     address = _parted(path)
-    return lambda entry: address._replace(
-        path=address.path.replace("{queue_id}", str(entry.queue_id))
-    )
+
+    def address_of(entry: Entry) -> FileAddress:
+        if entry.source is not None:
+            raise InvalidRequestError(
+                f"the entry is of {entry.source}, and the topic's resolver is one file: give files:FOLDER"
+            )
+        return address._replace(path=address.path.replace("{queue_id}", str(entry.queue_id)))
+
+    return address_of
 
 
 def below(root: str) -> Callable[[Entry], FileAddress]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tierdex.following.source import RememberingSource
-from tierdex.resolving.resolver import Found, TooLargeError
+from tierdex.resolving.resolver import Found, TooLargeError, refuse_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,11 +52,15 @@ class FollowedLog:
             source, told = self._idle.pop()  # that which fetched it, most likely
         except IndexError:  # all are busy, or none was opened
             return f"{self.name}, partition {entry.queue_id}, offset {entry.offset}"
+        if entry.source is not None or entry.queue_id is None:
+            self._idle.append((source, told))
+            return self.name
         place = source.place_of(entry.queue_id, entry.offset)
         self._idle.append((source, told))
         return f"{self.name}, {place}"
 
     def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
+        refuse_rows(entry)
         if entry.size > wanted.max_bytes:
             raise TooLargeError(entry.size)
         source, told = self._idle.pop() if self._idle else (self._open(), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import UnavailableError
 from tierdex.following.records import Record
-from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
+from tierdex.resolving.resolver import ChangedError, Found, TooLargeError, refuse_rows
 from tierdex.resolving.rule import Names
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class OwnLog:
         return f"{self.name}, queue {entry.queue_id}, offset {entry.offset}"
 
     def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
+        refuse_rows(entry)
         if entry.size > wanted.max_bytes:
             raise TooLargeError(entry.size)
         answer = self._log.read(

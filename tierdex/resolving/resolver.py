@@ -9,12 +9,14 @@ A resolver is told by the operator where its log is, never by a request. What ev
   no name holds a password;
 * `fetch` may be called from several threads.
 
-docs/show.md has a worked example. Depends on following, rule and index_service.
+docs/show.md has a worked example. Depends on errors, following, rule and index_service.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from tierdex.following.records import Record
@@ -59,6 +61,15 @@ class ChangedError(Exception):
 
 class UndecodedError(Exception):
     """The body is not what its schema says; the text, which holds nothing of the body, says why."""
+
+
+def refuse_rows(entry: Entry) -> None:
+    """Raise InvalidRequestError for an entry of a file's row: a log has messages alone."""
+    if entry.source is not None or entry.queue_id is None or entry.offset is None:
+        where = "a file" if entry.source is None else entry.source
+        raise InvalidRequestError(
+            f"the entry is of a row in {where}, and the topic's resolver is a log: give files:FOLDER"
+        )
 
 
 class Resolver(Protocol):
