@@ -165,3 +165,38 @@ def fetched(spark, found):
     for row in fetch_rows(spark, found).collect():
         records.setdefault(row.key, []).append(row.record)
     return {key: sorted(values, key=str) for key, values in records.items()}
+
+
+def test_row_without_a_time_is_named_by_file_and_row_and_left_out_where_told(
+    spark, store_url, tmp_path
+):
+    source = str(tmp_path / "odd.parquet")
+    number = F.col("id")
+    spark.range(500, numPartitions=1).select(
+        F.concat(F.lit("k"), number).alias("key"),
+        F.when(number != 321, F.timestamp_millis(F.lit(1_700_000_000_000) + number)).alias("at"),
+        F.when(number != 77, F.lit("orders")).alias("topic"),
+    ).write.parquet(source)
+    wanted = {"key": "key", "topic": "topic", "timestamp": "at"}
+    with pytest.raises(
+        Exception, match=r"required \(.*odd.parquet/.*: row group 0, row (77|321)\)"
+    ):
+        index_table(spark, source, store_url, **wanted)
+    report = index_table(spark, source, store_url, skip_bad=True, **wanted)
+    assert (report.rows, report.skipped, report.bad_rows) == (500, 0, 2)
+    assert [place.rpartition(": ")[2] for place in report.bad_places] == [
+        "row group 0, row 77", "row group 0, row 321",
+    ]  # fmt: skip
+    assert find(spark, store_url, ["k76", "k77", "k321"]).where("source is not null").count() == 1
+
+
+def test_keys_of_numbers_are_digits_as_those_of_a_load(spark, store_url, tmp_path):
+    source = str(tmp_path / "numbers.parquet")
+    spark.sql(
+        "select cast(1234567890123 as double) as id, cast(0.0000001 as decimal(20, 7)) as price, "
+        "cast(8841 as float) as short, X'6b6579' as bytes, timestamp_millis(1) as at"
+    ).write.parquet(source)
+    keys = ["id", "price", "short", "bytes"]
+    index_table(spark, source, store_url, key=keys, topic="orders", timestamp="at")
+    wanted = ["1234567890123", "0.0000001", "8841", "key"]
+    assert find(spark, store_url, wanted).where("source is not null").count() == 4

@@ -41,16 +41,37 @@ def rows_of(
     New strings are staged in `dictionaries`. Raises InvalidRequestError (``entries[row].field``).
     """
     named = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
-    columns = make_entry_columns(
-        settings,
-        form.schema,
-        topic=named["topic"],
-        keys=named["keys"] if form.has_keys else named.get("key"),
-        message_id=named.get("message_id"),
-        timestamp=_milliseconds(named["timestamp"]),
-        fields={name: named[name] for name in form.schema.field_names},
-    )
+    try:
+        columns = make_entry_columns(
+            settings,
+            form.schema,
+            topic=named["topic"],
+            keys=named["keys"] if form.has_keys else named.get("key"),
+            message_id=named.get("message_id"),
+            timestamp=_milliseconds(named["timestamp"]),
+            fields={name: named[name] for name in form.schema.field_names},
+        )
+    except InvalidRequestError as error:
+        raise _placed(error, named) from None
     yield from _rows_of_columns(columns, form.schema, dictionaries)
+
+
+def _placed(error: InvalidRequestError, named: dict[str, Any]) -> InvalidRequestError:
+    """Return the error with the file and the place in it, where rows are of files."""
+    found = _FIELD.fullmatch(error.field or "")
+    if found is None or "source" not in named:
+        return error
+    place = {
+        name: named[name][int(found[1])].as_py()
+        for name in ("source", "row_group", "row", "offset")
+        if name in named
+    }
+    at = (
+        f"row group {place['row_group']}, row {place['row']}"
+        if "row" in place
+        else f"byte {place.get('offset')}"
+    )
+    return InvalidRequestError(f"{error.detail} ({place['source']}: {at})", field=error.field)
 
 
 def name_row(error: InvalidRequestError, partition: int, first_row: int) -> InvalidRequestError:

@@ -11,20 +11,24 @@ neither key nor message ID is skipped and counted.
 The commit that publishes a table's files notes the table in the manifest of its node, as the first batch of
 a stream of that name: its files with their sizes and times, and the expressions. So both are there, or none.
 
-Depends on source_files, build_job, job_store, options, registration, snapshot and hashlib.
+Depends on source_files, build_job, job_store, options, registration, snapshot, key_texts,
+settings, value_rules and hashlib.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, DecimalType, DoubleType, FloatType, StructType
 
 from tierdex.errors import InvalidRequestError
+from tierdex.key_texts import key_texts
 from tierdex.pipeline.build_job import shape_by_size
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.options import DEFAULT_NODE, TARGET_ENTRIES
@@ -41,10 +45,13 @@ from tierdex.pipeline.source_files import (
     source_of,
     with_offsets,
 )
+from tierdex.settings import load_settings
+from tierdex.value_rules import MAX_TOPIC_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+_PLACES_SHOWN: Final = 20
 _FORMATS: Final = {
     "parquet": "parquet",
     "json": "json",
@@ -57,11 +64,16 @@ _FORMATS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """`rows` of the source; `skipped` of them have neither key nor message ID."""
+    """`rows` of the source; `skipped` of them have neither key nor message ID.
+
+    `bad_rows` were left out by `skip_bad`; `bad_places` names the first of them.
+    """
 
     rows: int
     skipped: int
     files: int
+    bad_rows: int = 0
+    bad_places: tuple[str, ...] = ()
 
 
 def index_table(
@@ -80,6 +92,7 @@ def index_table(
     read_options: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
     again: bool = False,
+    skip_bad: bool = False,
 ) -> IndexReport:
     """Index the rows of the Parquet, JSON-lines or CSV files at `source`, which stay where they are.
 
@@ -88,8 +101,10 @@ def index_table(
     `format` is taken from the path's ending when absent; `schema` (DDL) saves inferring the columns.
     `read_options` are Spark's for the format, `options` the sink's. Publishes by one commit of `node`.
     A table that `node` has indexed like this, none of its files changed since, is refused unless `again`
-    (its entries would be stored twice; lookups return them once). Raises InvalidRequestError naming the
-    argument, and what Spark and the store raise.
+    (its entries would be stored twice; lookups return them once). A row without a time or a topic, or with a
+    key that is too long, ends the job and is named by file and row; with `skip_bad` such rows are left out,
+    counted, and the first of them named. Keys are what `tierdex load` makes of the same values. Raises
+    InvalidRequestError naming the argument, and what Spark and the store raise.
     """
     paths = [source] if isinstance(source, str) else list(source)
     kind = _format_of(paths, format)
@@ -109,6 +124,13 @@ def index_table(
     else:
         entries, rows, files = _of_lines(spark, paths, wish, kind, schema, given)
     findable = entries.where(wish.is_findable())
+    bad_rows = 0
+    bad_places: tuple[str, ...] = ()
+    if skip_bad:
+        bad = findable.where(wish.is_bad())
+        bad_rows = bad.count()
+        bad_places = tuple(map(_place_of, bad.limit(_PLACES_SHOWN).collect())) if bad_rows else ()
+        findable = findable.where(~wish.is_bad())
     seen = Observation()
     counted = findable.observe(seen, F.count(F.lit(1)).alias("rows"))
     shaped = shape_by_size(counted, rows, target_entries)
@@ -118,7 +140,14 @@ def index_table(
     writer.option("targetEntries", str(target_entries)).options(**dict(options or {})).save(
         store_url
     )
-    return IndexReport(rows=rows, skipped=rows - int(seen.get["rows"]), files=files)
+    skipped = rows - int(seen.get["rows"]) - bad_rows
+    return IndexReport(rows, skipped, files, bad_rows, bad_places)
+
+
+def _place_of(row: Any) -> str:
+    if "row" in row:
+        return f"{row.source}: row group {row.row_group}, row {row.row}"
+    return f"{row.source}: byte {row.offset}"
 
 
 def _table_of(
@@ -142,9 +171,9 @@ class _Wish:
         if not self._keys and message_id is None:
             raise InvalidRequestError("name a column, or give message_id", field="key")
 
-    def columns(self, names: Sequence[str]) -> list[Any]:
+    def columns(self, table: Any, names: Sequence[str]) -> list[Any]:
         """Return topic, keys, timestamp and perhaps message_id over a table with columns `names`."""
-        keys = [_expression(one, names).cast("string") for one in self._keys]
+        keys = [_key_text(table, _expression(one, names)) for one in self._keys]
         listed = F.filter(F.array(*keys), lambda one: one.isNotNull() & (one != F.lit("")))
         topic = self._topic
         if isinstance(topic, str):
@@ -156,9 +185,20 @@ class _Wish:
         if self._keys:
             found.append(listed.alias("keys"))
         if self._message_id is not None:
-            text = _expression(self._message_id, names).cast("string")
+            text = _key_text(table, _expression(self._message_id, names))
             found.append(F.nullif(text, F.lit("")).alias("message_id"))
         return found
+
+    def is_bad(self) -> Any:
+        """Say which rows an index refuses: without a time or a topic, or with names that are too long."""
+        longest = load_settings().max_key_bytes
+        bad = F.col("timestamp").isNull() | F.col("topic").isNull()
+        bad = bad | ~F.octet_length("topic").between(1, MAX_TOPIC_BYTES)
+        if self._keys:
+            bad = bad | F.exists("keys", lambda one: F.octet_length(one) > longest)
+        if self._message_id is not None:
+            bad = bad | F.coalesce(F.octet_length("message_id") > longest, F.lit(False))
+        return F.coalesce(bad, F.lit(True))
 
     def is_findable(self) -> Any:
         found = F.lit(False)
@@ -173,6 +213,27 @@ def _expression(given: Any, names: Sequence[str]) -> Any:
     if not isinstance(given, str):
         return given
     return F.col(f"`{given}`") if given in names else F.expr(given)
+
+
+def _key_text(table: Any, expression: Any) -> Any:
+    """Return the values as keys, by the rule of `key_texts`: Spark writes numbers with exponents."""
+    kind = table.select(expression).schema[0].dataType
+    if isinstance(kind, (DoubleType, FloatType, DecimalType, BinaryType)):
+        return _key_texts()(expression)
+    return expression.cast("string")
+
+
+def _key_texts() -> Any:
+    """Return `key_texts` as a function of Spark's."""
+    pandas: Any = import_module("pandas")
+
+    def texts(values: Any) -> Any:
+        found = key_texts(pa.array(values, from_pandas=True)).to_pylist()
+        return import_module("pandas").Series(found, dtype=object)
+
+    texts.__annotations__ = {"values": pandas.Series, "return": pandas.Series}
+    functions: Any = F
+    return functions.pandas_udf(texts, "string")
 
 
 def _format_of(paths: Sequence[str], given: str | None) -> str:
@@ -192,7 +253,7 @@ def _of_parquet(
     """Return (entries, rows, files) of Parquet files."""
     table = spark.read.options(**given).parquet(*paths)
     placed = table.select(
-        *wish.columns(table.columns),
+        *wish.columns(table, table.columns),
         F.col("_metadata.file_path").alias(FILE),
         F.col("_metadata.row_index").alias("__index"),
     )
@@ -240,7 +301,7 @@ def _of_lines(
         LENGTH,
     )
     flat = frame.select("parsed.*", "__is_row", "size", FILE, BLOCK, LENGTH)
-    chosen = flat.select(*wish.columns(form.names), "__is_row", "size", FILE, BLOCK, LENGTH)
+    chosen = flat.select(*wish.columns(flat, form.names), "__is_row", "size", FILE, BLOCK, LENGTH)
     entries = with_offsets(chosen, blocks.offsets).where("__is_row").drop("__is_row")
     return entries, count, len(blocks.first_lines)
 

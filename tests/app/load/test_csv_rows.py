@@ -76,6 +76,10 @@ def test_file_whose_lines_end_in_returns_alone_says_what_to_do(tmp_path, name):
         keys(tmp_path / name, b'id,at\r{"id":"A-1"},1\rA-2,2\r')
 
 
+def test_blanks_behind_a_return_are_no_lines(tmp_path):
+    assert keys(tmp_path / "o.jsonl", b'{"id":"A"}\r\t') == ["A"]
+
+
 def test_header_with_a_lone_return_is_refused_by_its_file(tmp_path):
     with pytest.raises(InvalidRequestError, match=r"o.csv:1: the header: a carriage return"):
         keys(tmp_path / "o.csv", b"id,a\rt\nA-1,1\n")

@@ -206,6 +206,9 @@ def index(
     again: Annotated[
         bool, typer.Option("--again", help="Index files once more that are indexed already.")
     ] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad rows out, and count and name them.")
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
     """Make the rows of tables and logs findable without rewriting them."""
@@ -225,6 +228,7 @@ def index(
             node=node,
             target_entries=target_entries,
             again=again,
+            skip_bad=skip_bad,
         )
     write_fields(output, asdict(report))
 

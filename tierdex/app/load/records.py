@@ -198,7 +198,7 @@ def _is_object(line: bytes) -> bool:
 
 
 def _refuse_returns(data: bytes, path: str) -> None:
-    if b"\r" in data.rstrip(b"\r"):
+    if b"\r" in data.rstrip(_BLANKS):
         raise InvalidRequestError(
             f"{path} has no line feed: carriage returns alone break its lines. Make them line feeds: "
             "tr '\\r' '\\n' < FILE > NEW",
