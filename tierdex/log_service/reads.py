@@ -357,7 +357,7 @@ class LogReads:
 
     def _gap(self, offset: int) -> list[MissingMessages]:
         named = [each._replace(offset=offset) for each in self.quarantined()]
-        return named or [MissingMessages("", "no file holds the messages from here on", offset)]
+        return named or [MissingMessages("(no file)", "holds the messages from here on", offset)]
 
 
 def _is_published_from(held: Sequence[HeldPart], offset: int) -> bool:

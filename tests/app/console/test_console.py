@@ -424,7 +424,7 @@ def test_entries_stand_in_order_of_time_and_a_histogram_narrows_them(
     expect(page.locator("#begin")).to_have_value("-7d")  # a kept link means the last week for ever
     expect(page.locator("#begin-read")).to_have_text("2013-02-03 00:00:00.000 UTC")
     expect(page.get_by_role("button", name="7 d")).to_have_attribute("aria-pressed", "true")
-    expect(page.locator(".pager")).to_contain_text("64 entries on 1 page so far")
+    expect(page.locator("#page-boundary")).to_contain_text("64 entries on 1 page so far")
     page.get_by_role("button", name="Next 64").click()
     expect(times).to_have_count(90)
     shown = times.all_text_contents()
@@ -462,14 +462,14 @@ def test_histogram_is_that_of_all_pages_and_says_what_it_leaves_out(
     page.goto(f"{address}#lookup?topic=UA&key=a")
     expect(chart).to_contain_text(re.compile("90 entries from 2013-01-.* UTC. All entries."))
     expect(page.get_by_role("heading", name="64 of 90 entries")).to_be_visible()
-    expect(page.locator(".pager")).to_contain_text("no counted entry is newer")
+    expect(page.locator("#page-boundary")).to_contain_text("no counted entry is newer")
     page.goto(f"{address}#lookup?topic=UA&key=hot")
     told = "1,000 entries from 2012-12-12 00:00:00 to 2013-01-20 00:00:00 UTC. "
     told += "The newest 1,000 entries; older ones are not counted."
     expect(chart).to_contain_text(told)
     expect(page.get_by_role("heading", name="64 of more than 1,000 entries")).to_be_visible()
     told = "the newest of all, of 2013-01-20 00:00:00.000 UTC, is on a later page"
-    expect(page.locator(".pager")).to_contain_text(told)
+    expect(page.locator("#page-boundary")).to_contain_text(told)
     page.locator(".histogram").focus()
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")  # the last bar: none of its entries was fetched

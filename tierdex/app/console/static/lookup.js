@@ -120,6 +120,7 @@ export class Lookup {
       };
       found.push(
         element("div", { id: "over-time" }),
+        ...(answer.next_cursor ? [element("p", { class: "quiet", id: "page-boundary" }, this.#boundary(entries))] : []),
         entriesTable(entries, zone, { isNewestFirst: this.isNewestFirst, sort, linksFiles: this.access().admin !== false }),
       );
     }
@@ -178,13 +179,12 @@ export class Lookup {
   }
 
   /** Return how far the pages have come, and the way to the next. */
-  #pager({ entries, next_cursor: cursor }) {
+  #pager({ next_cursor: cursor }) {
     const next = () => this.#fetchPage(cursor);
     return element(
       "div", { class: "pager" },
       element("button", { type: "button", id: "next-page", on: { click: next } }, `Next ${this.query.max_count ?? 64}`),
       element("span", { class: "bad-text", id: "next-error", role: "alert" }),
-      element("span", { class: "quiet", id: "page-boundary" }, this.#boundary(entries)),
     );
   }
 
