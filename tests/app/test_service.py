@@ -167,11 +167,18 @@ BAD_VALUES = [
     ("offset", 1 << 63, "offset"), ("offset", "1", "offset"), ("size", 1 << 32, "size"),
     ("size", [1], "size"), ("timestamp", 1 << 63, "timestamp"), ("timestamp", "today", "timestamp"),
     ("timestamp", "2023-11-14T22:13:20", "timestamp"), ("timestamp", 1.5, "timestamp"),
-    ("keys", [], "keys"), ("keys", None, "key"), ("keys", [""], "keys[0]"), ("keys", "a", "keys"),
+    ("keys", [], "keys"), ("keys", [""], "keys[0]"), ("keys", "a", "keys"),
     ("keys", [None], "keys[0]"), ("keys", ["a", 1], "keys[1]"), ("keys", ["x" * 4097], "keys[0]"),
     ("message_id", "", "message_id"), ("message_id", 1, "message_id"), ("key", "b", "key"),
     ("color", "red", "color"),
 ]  # fmt: skip
+
+
+def test_entry_without_a_name_is_refused(shared_door):
+    response = put(shared_door, {**ENTRY, "keys": None})
+    assert_problem(response, 400, "invalid-request", "entries[0].key")
+    response = put(shared_door, ENTRY, {**ENTRY, "keys": None})
+    assert_problem(response, 400, "invalid-request", "entries[1].keys")
 
 
 @pytest.mark.parametrize(("name", "value", "field"), BAD_VALUES)
