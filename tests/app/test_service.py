@@ -175,10 +175,9 @@ BAD_VALUES = [
 
 
 def test_entry_without_a_name_is_refused(shared_door):
-    response = put(shared_door, {**ENTRY, "keys": None})
-    assert_problem(response, 400, "invalid-request", "entries[0].key")
-    response = put(shared_door, ENTRY, {**ENTRY, "keys": None})
-    assert_problem(response, 400, "invalid-request", "entries[1].keys")
+    nameless = {**ENTRY, "keys": None}
+    for entries, field in (((nameless,), "[0].key"), ((ENTRY, nameless), "[1].keys")):
+        assert_problem(put(shared_door, *entries), 400, "invalid-request", f"entries{field}")
 
 
 @pytest.mark.parametrize(("name", "value", "field"), BAD_VALUES)
