@@ -6,7 +6,8 @@ begins; the record there need not exist. Offsets may have holes (compaction, abo
 
 What every source promises, held to it by one suite (tests/following/test_sources.py):
 
-* the same record has the same partition, offset, timestamp and bytes each time that it is read;
+* the same record has the same partition, offset and bytes each time that it is read, and the same timestamp
+  where its log has times;
 * `read` gives every record from a partition's position on, in order of offsets, none twice, unless the log
   has lost it; records that readers of the log do not see (aborted transactions) are not given;
 * `bounds` tells the truth about what the log still has, so that what was lost is noticed;

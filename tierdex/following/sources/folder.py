@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tierdex.clock import Bell
-from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.errors import InvalidRequestError, NotFoundError, PermissionDeniedError
 from tierdex.file_walk import readable_name
 from tierdex.following.records import Bounds, Record, RecordBatch
 from tierdex.following.sources.folder_files import END_BYTES, FolderFiles, mark, open_file
@@ -127,7 +127,11 @@ class FolderSource:
     def partitions(self) -> Sequence[int]:
         if not self._filesystem.is_folder(self._folder):
             raise NotFoundError(f"there is no folder {readable_name(str(self._folder))}")
-        self._file_table.look()
+        try:
+            self._file_table.look()
+        except PermissionError as error:  # a folder below; files say it themselves
+            path = readable_name(str(error.filename))
+            raise PermissionDeniedError(f"{path} may not be read") from error
         self._let_go()
         return sorted({*self._file_table.numbers, *self._held})
 
