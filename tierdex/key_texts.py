@@ -118,21 +118,20 @@ def _floats(column: Any) -> Any:
     is_whole = np.isfinite(numbers) & (np.abs(numbers) < 2**63) & (np.floor(numbers) == numbers)
     texts = pa.array(np.where(is_whole, numbers, 0).astype(np.int64)).cast(pa.string())
     if not is_whole.all():
-        others = [_float_text(each) for each in column.filter(pa.array(~is_whole))]
+        short = {pa.float32(): np.float32, pa.float16(): np.float16}.get(column.type, float)
+        left = column.filter(pa.array(~is_whole)).to_pylist()
+        others = [None if each is None else float_text(each, short) for each in left]
         texts = pc.replace_with_mask(texts, pa.array(~is_whole), pa.array(others, pa.string()))
     if column.null_count:
         texts = pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
     return texts
 
 
-def _float_text(value: Any) -> str | None:
-    number = value.as_py()
+def float_text(number: float, short: type = float) -> str | None:
+    """Return a float as a key, None for no number. `short` is a narrower type whose digits are its own."""
     if not np.isfinite(number):
         return None
-    if number == np.floor(number):
-        return str(int(number))
-    short = {pa.float32(): np.float32, pa.float16(): np.float16}.get(value.type, float)
-    return number_text(str(short(number)))  # its own digits, not those of a double
+    return str(int(number)) if number == np.floor(number) else number_text(str(short(number)))
 
 
 def _plainest(text: str) -> str | None:

@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 import tierdex
+from tierdex.app.load.loader import Loader
+from tierdex.app.load.plan import LoadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,6 +189,14 @@ def follow_lines(folder: Path) -> None:
         tierdex.follow(index, source, keys=["$.id"], time="$.at", once=True).run()
 
 
+def load_quoted_text(folder: Path) -> None:
+    """Index the rows of a CSV file whose fields are quoted."""
+    folder.mkdir()
+    (folder / "a.csv").write_text("id,n\n" + "".join(f'"k{n}","x, {n}"\n' for n in range(_COUNT)))
+    with tierdex.Index.open(folder / "data", **_SMALL) as index:
+        Loader(index).load(folder / "a.csv", LoadOptions(topic="t", keys=("id",)))
+
+
 def main() -> None:
     """Use an index, a log and services in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
@@ -194,6 +204,7 @@ def main() -> None:
         use_log(Path(folder, "log"))
         use_service(Path(folder, "served"))
         follow_lines(Path(folder, "followed"))
+        load_quoted_text(Path(folder, "loaded"))
 
 
 if __name__ == "__main__":

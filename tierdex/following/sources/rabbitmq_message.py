@@ -9,15 +9,19 @@
 
 Bytes that are no AMQP 1.0 are a value as they are: whatever comes can be indexed by what can be read of it.
 
-Depends on records, orjson and rstream.
+Depends on key_texts, records, orjson and rstream.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from uuid import UUID
 
 import orjson
 from rstream import amqp_decoder
+
+from tierdex.key_texts import float_text
 
 if TYPE_CHECKING:
     from tierdex.following.records import Headers
@@ -77,9 +81,13 @@ def _value_of(message: Any) -> bytes | None:
 
 
 def _bytes(value: Any) -> bytes:
-    """Return text and bytes as they are, anything else as JSON would write it (a UUID as its digits)."""
+    """Return text and bytes as they are, numbers and UUIDs as keys, anything else as JSON would write it."""
     if isinstance(value, bytes):
         return value
+    if isinstance(value, float):
+        value = float_text(value) or str(value)
+    if isinstance(value, UUID | Decimal):
+        value = format(value, "f") if isinstance(value, Decimal) else str(value)
     return value.encode() if isinstance(value, str) else orjson.dumps(_plain(value), default=str)
 
 
