@@ -45,12 +45,33 @@ _UNITS_MS: Final = {
 }  # fmt: skip
 _SHOWN: Final = 60  # characters of a wrong time in its refusal
 # ISO 8601, extended or basic, and the spellings of logs: a blank for T, a comma before the fraction, a blank
-# before the zone, UTC and GMT for Z, slashes in the date.
+# before the zone, UTC and GMT for Z, slashes in the date, a name behind the offset.
 _CALENDAR: Final = re.compile(
     r"(?P<year>[0-9]{4})(?P<dash>[-/]?)(?P<month>[0-9]{2})(?P=dash)(?P<day>[0-9]{2})"
     r"(?:(?:[Tt]| +)(?P<hour>[0-9]{2})(?:(?P<colon>:?)(?P<minute>[0-9]{2})(?:(?P=colon)(?P<second>[0-9]{2})"
     r"(?:[.,](?P<fraction>[0-9]+))?)?)?"
-    r"(?: *(?P<zone>[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt]|[+-][0-9]{2}(?::?[0-9]{2})?))?)?"
+    r"(?: *(?P<zone>[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt]|[+-][0-9]{2}(?::?[0-9]{2})?)(?: [A-Z]{1,5})?)?)?"
+)
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_NAMED_MONTH: Final = re.compile(  # access logs, mail and HTTP
+    r"(?:(?:mon|tue|wed|thu|fri|sat|sun), )?(?P<day>[0-9]{1,2})(?P<dash>[ /-])"
+    rf"(?P<month>{'|'.join(_MONTHS)})(?P=dash)(?P<year>[0-9]{{4}})"
+    r"[ :T](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,](?P<fraction>[0-9]+))?)?"
+    r"(?: *(?P<zone>z|utc|gmt|[+-][0-9]{2}:?[0-9]{2}))?",
+    re.IGNORECASE,
 )
 _COMPACT: Final = re.compile(  # digits alone, of years in which logs were kept
     r"(?P<year>19[0-9]{2}|2[01][0-9]{2})(?P<month>[0-9]{2})(?P<day>[0-9]{2})"
@@ -147,7 +168,7 @@ def calendar_ms(text: str, zone: tzinfo | None) -> int:
 
     A time without a zone is in `zone`. Raises ValueError for anything else, NamelessZoneError without a zone.
     """
-    found = _CALENDAR.fullmatch(text)
+    found = _CALENDAR.fullmatch(text) or _NAMED_MONTH.fullmatch(text)
     if found is None:
         raise ValueError("it is neither ISO 8601 nor an epoch")
     return _ms_of(found, zone)
@@ -169,7 +190,9 @@ def compact_ms(digits: str, zone: tzinfo | None) -> int | None:
 
 def _ms_of(found: re.Match[str], zone: tzinfo | None) -> int:
     parts = found.groupdict()
-    year, month, day = (int(parts[name]) for name in ("year", "month", "day"))
+    named = parts["month"].lower()
+    month = _MONTHS.index(named) + 1 if named in _MONTHS else int(named)
+    year, day = int(parts["year"]), int(parts["day"])
     hour, minute, second = (int(parts[name] or 0) for name in ("hour", "minute", "second"))
     moment = datetime(year, month, day, hour, minute, second)  # noqa: DTZ001 - its zone follows
     offset = _offset_of(parts.get("zone"))

@@ -92,6 +92,7 @@ class Extraction:
         said = texts.column(self.time)
         stamps, is_time = readable_times(said, self.timezone)
         extracted.untimed = int(len(is_time) - np.count_nonzero(is_time))
+        extracted.first_untimed = int(np.argmin(is_time)) if extracted.untimed else None
         others = batch.timestamps
         if not self.has_own_times:
             others = np.where(np.asarray(said.is_null()), others, NO_TIME)
@@ -119,6 +120,7 @@ class Extracted:
     unreadable: int = 0
     too_long: int = 0
     untimed: int = 0
+    first_untimed: int | None = None
 
     @property
     def count(self) -> int:

@@ -365,6 +365,13 @@ class Follower:
 
     def _count(self, batch: RecordBatch, extracted: Extracted, missing: Counter[str]) -> None:
         status = self.status
+        if extracted.first_untimed is not None and not status.untimed:
+            row = extracted.first_untimed
+            place = self._source.place_of(int(batch.partitions[row]), int(batch.offsets[row]))
+            logger.warning(
+                "a message has no time that is understood; others are counted as untimed",
+                extra={"place": place},
+            )
         status.messages += len(batch)
         status.entries += extracted.count
         status.bytes += int(batch.sizes.sum(dtype=np.int64))
