@@ -111,7 +111,7 @@ class LoadedRows:
         if entry.offset is None or not entry.size:
             return None
         with opened_file(self._filesystem, path, loaded.parameters) as file:
-            text = read_line(file, path, entry.offset, entry.size)
+            text = read_line(file, path, entry.offset, entry.size, is_whole=True)
             block = Block(
                 text + b"\n", entry.offset, 1, np.zeros(1, np.int64), np.array([entry.size]), path
             )

@@ -89,17 +89,24 @@ class FileRows:
             return read_line(file, address.path, int(place["offset"]), size)
 
 
-def read_line(file: RangeFile, address: str, offset: int, size: int) -> bytes:
-    """Return bytes of a file's text. Raises ChangedError when it is shorter, or no longer unfolds."""
+def read_line(
+    file: RangeFile, address: str, offset: int, size: int, *, is_whole: bool = False
+) -> bytes:
+    """Return bytes of a file's text. Raises ChangedError when it is shorter, or no longer unfolds.
+
+    With `is_whole` a line must end behind them, too: what was loaded of half a line is no row.
+    """
     codec = codec_of(address)
     text = UnfoldedText.of_file(file, codec, address) if codec else file
     try:
-        data = text.read_at(offset, size)
+        data = text.read_at(offset, size + is_whole)
     except InvalidRequestError as error:
         raise ChangedError(f"the file was changed: {error.detail}") from None
-    if len(data) != size:
+    if len(data) < size:
         raise ChangedError("the file was changed: it is shorter")
-    return data
+    if data[size:] not in (b"", b"\n", b"\r"):
+        raise ChangedError("the line goes on: it was loaded while it was written")
+    return data[:size]
 
 
 def one_file(path: str) -> Callable[[Entry], FileAddress]:

@@ -49,6 +49,17 @@ def test_half_a_line_is_taken_at_once_where_the_caller_says_so(tmp_path, registe
     assert shown_row(register, entry, key="A-2").body == b"2,A-2"
 
 
+def test_row_that_was_loaded_as_half_a_line_is_not_shown(tmp_path, register):
+    path = tmp_path / "o.csv"
+    path.write_text("n,id\n1,A-1\n2,A-2")
+    index = RecordingIndex()
+    Loader(index, register=register).load(path, TAKING)
+    (entry,) = index.query("o", key="A-2").entries
+    assert shown_row(register, entry, key="A-2").outcome == "shown"
+    path.write_text("n,id\n1,A-1\n2,A-23\n")
+    assert shown_row(register, entry, key="A-2").outcome == "mismatch"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "line", "loaded"),
     [
