@@ -65,7 +65,7 @@ def test_index_and_the_pointer_that_query_shows(run_cli, store_url, tmp_path):
     log.write_text('{"id": "o-1", "at": 5}\n{"id": "o-2", "at": 6}\n')
     arguments = ["--key", "id", "--topic", "orders", "--timestamp", "at", "-o", "json"]
     report = json.loads(run_cli("index", log, store_url, *arguments).stdout)
-    assert report == {"rows": 2, "skipped": 0, "files": 1}
+    assert report == {"rows": 2, "skipped": 0, "files": 1, "bad_rows": 0, "bad_places": []}
     shown = CliRunner().invoke(
         make_cli(), ["query", "--store", store_url, "-t", "orders", "-k", "o-2", "--show"]
     )
