@@ -79,6 +79,7 @@ _COMPACT: Final = re.compile(  # digits alone, of years in which logs were kept
 )
 _DAY_MS: Final = _UNITS_MS["d"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def _compile(pattern: str) -> re.Pattern[str]:
@@ -91,11 +92,16 @@ _RFC3339, _MS, _DAY, _AGO = map(_compile, (RFC3339_PATTERN, MS_PATTERN, DATE_PAT
 def to_ms(value: object, field: str, *, is_end: bool = False) -> int:
     """Return the milliseconds of a time in a program: int, text, datetime. Raises InvalidRequestError."""
     if isinstance(value, str):
+        if _RFC3339.fullmatch(value):
+            try:
+                return (datetime.fromisoformat(value) - _EPOCH) // _MILLISECOND
+            except ValueError:  # a small letter, a day that the month does not have
+                pass
         return parse_time(value, field=field, is_end=is_end)
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidRequestError("names no zone: give it a `tzinfo`", field=field)
-        return (value - _EPOCH) // timedelta(milliseconds=1)
+        return (value - _EPOCH) // _MILLISECOND
     return check_time(value, field)
 
 

@@ -28,28 +28,28 @@ class Away(MemoryStore):
         super().__init__()
         self.is_away = False
 
-    def _check(self):
+    def _refuse_when_down(self):
         if self.is_away:
             raise StoreUnavailableError("away")
 
     def get(self, key, position=None, length=None):
-        self._check()
+        self._refuse_when_down()
         return super().get(key, position, length)
 
     def put(self, key, data):
-        self._check()
+        self._refuse_when_down()
         super().put(key, data)
 
     def put_if_absent(self, key, data):
-        self._check()
+        self._refuse_when_down()
         super().put_if_absent(key, data)
 
     def list(self, prefix, start_after=""):
-        self._check()
+        self._refuse_when_down()
         return super().list(prefix, start_after)
 
     def list_folders(self, prefix):
-        self._check()
+        self._refuse_when_down()
         return super().list_folders(prefix)
 
 

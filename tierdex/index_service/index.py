@@ -6,12 +6,13 @@ processes read. Thread safety: any thread may call any method. Every error is
 a TierdexError: disk_errors.py turns an OSError of the disk into one. In a child of fork every call on
 the parent's index raises ForkedError, and `close` does nothing.
 
-Depends on requests, indexfile and the other modules of this folder. Wiring is in open.py.
+Depends on requests, indexfile, times and the other modules of this folder. Wiring is in open.py.
 """
 
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
@@ -30,6 +31,7 @@ from tierdex.index_service.requests.entry_rules import (
 from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.indexfile.schema import message_schema
+from tierdex.times import to_ms
 from tierdex.value_rules import check_durability, check_key, one_or_many
 
 if TYPE_CHECKING:
@@ -183,8 +185,12 @@ class Index(OperatedIndex):
         backlog is full, FencedError when another owner took the node over.
         """
         if key is not None:
-            one_or_many(key, keys)
-            keys = (check_key(key, "key", self._settings.max_key_bytes),)
+            keys = key if keys is None and key.__class__ is str else self._one_key(key, keys)
+        elif keys.__class__ is set:
+            keys = list(keys)
+        moment: Any = timestamp
+        if moment.__class__ is not int and isinstance(moment, (str, datetime)):
+            moment = to_ms(moment, "timestamp")
         try:
             seed, number = self._topics[topic]
             is_taken = self._put_kernels[durability](
@@ -193,24 +199,41 @@ class Index(OperatedIndex):
                 message_id,
                 seed,
                 number,
-                timestamp,
+                moment,
                 offset,
                 size,
                 queue_id,
             )
-        except (KeyError, TypeError):  # a new topic, or none at all; another level
+        except (KeyError, TypeError):  # a new topic, or none at all; no such level
             is_taken = False
-        if is_taken:
-            return durability
-        with typed_disk_errors:  # the general path, which names the field that is wrong
+        if not is_taken:
+            self._put_refused(
+                topic, key, keys, message_id, queue_id, offset, size, timestamp, durability
+            )
+        return durability if durability in ("received", "os") else self.flush(durability)
+
+    def _put_refused(
+        self, topic: Any, key: Any, keys: Any, message_id: Any, queue_id: Any, offset: Any, size: Any,
+        timestamp: Any, durability: Durability,
+    ) -> None:  # fmt: skip
+        """Say what is wrong with a put that the kernel refused; or make room, and let it try again.
+
+        Other collections of keys become lists, and a `datetime` early in 1970 is no number of seconds.
+        """
+        with typed_disk_errors:
             writer = self._writing().writer  # first: a child of fork may call nothing else
+            if key is not None:
+                keys = self._one_key(key, None)
             entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
             check_durability(durability)
             if durability == "received":
                 writer.receive(entry)
-                return durability
-            writer.write(entry)
-            return durability if durability == "os" else self.flush(durability)
+            else:
+                writer.write(entry)
+
+    def _one_key(self, key: Any, keys: Any) -> tuple[str]:
+        one_or_many(key, keys)
+        return (check_key(key, "key", self._settings.max_key_bytes),)
 
     @with_disk_errors
     def put_batch(

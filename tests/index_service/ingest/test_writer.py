@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -479,3 +480,30 @@ def test_a_writer_that_can_open_no_file_says_so_until_its_tending_can(make_index
 def test_a_fenced_writer_is_not_healthy(index):
     index._components.writing.writer.refuse(FencedError("epoch 9 took over"))
     assert index.health() == [("fenced", "epoch 9 took over")]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        {"key": "k"}, {"keys": "k"}, {"keys": ("k", "l")}, {"keys": {"k"}}, {"keys": frozenset({"k"})},
+        {"keys": iter(["k"])}, {"keys": {"k": 1}.keys()}, {"key": "k", "message_id": "m"},
+        {"key": "k", "timestamp": "2024-03-01T10:00:00Z"},
+        {"key": "k", "timestamp": datetime(1970, 1, 15, tzinfo=UTC)},  # no number of seconds
+        {"key": "k", "queue_id": np.int32(3), "offset": np.uint64(7)},
+    ],
+    ids=[
+        "key", "text", "tuple", "set", "frozenset", "iterator", "view", "id", "written", "early", "numpy",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("durability", ["received", "os", "disk"])
+def test_put_takes_every_spelling(index, spelling, durability):
+    place = {"topic": "t", "queue_id": 0, "offset": 7, "size": 1, "timestamp": 5}
+    for _ in range(2):  # of a new topic, and of one that the file has
+        assert index.put(**{**place, **spelling}, durability=durability) == durability
+        if "keys" in spelling and not isinstance(
+            spelling["keys"], str | list | tuple | set | frozenset
+        ):
+            break  # an iterator is read once
+    (entry,) = index.query("t", key="k").entries
+    assert entry.offset == 7
+    assert isinstance(entry.timestamp, int)

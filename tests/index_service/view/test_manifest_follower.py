@@ -23,22 +23,22 @@ class Flaky(MemoryStore):
         self.broken = ()
         self.before_get = None
 
-    def _check(self, key):
+    def _refuse_when_down(self, key):
         if any(key.startswith(prefix) for prefix in self.broken):
             raise StoreUnavailableError(f"{key}: down")
 
     def get(self, key, position=None, length=None):
-        self._check(key)
+        self._refuse_when_down(key)
         if self.before_get is not None:
             self.before_get(key)
         return super().get(key, position, length)
 
     def list(self, prefix, start_after=""):
-        self._check(prefix)
+        self._refuse_when_down(prefix)
         return super().list(prefix, start_after)
 
     def list_folders(self, prefix):
-        self._check(prefix)
+        self._refuse_when_down(prefix)
         return super().list_folders(prefix)
 
 

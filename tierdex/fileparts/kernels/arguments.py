@@ -3,21 +3,22 @@
 A call with a dozen values costs Python more in looking at them one by one (is it an int, a list of
 one string?) than a kernel needs for its work. A kernel compiled for these types looks at them itself:
 
-    INTEGER   an int that fits i8           number(x), or not is_number(x)
-    TEXT      a str, or None                text_bytes(x) at text_address(x)
-    ONE_TEXT  a list of one str, or none    the same
-    BYTES     a bytes, which may be empty   the same
+    INTEGER   an integer that fits i8, numpy's too, no bool    number(x), or not is_number(x)
+    TEXT      a str, or None                                   text_bytes(x) at text_address(x)
+    ONE_TEXT  a list of one str, or none                       the same
+    BYTES     a bytes, which may be empty                      the same
+    TEXTS     a str, a list or tuple of them, or None          text_at(x, i), for i below text_count(x)
 
 `text_bytes` is 0 when there is no text, or an empty bytes, NOT_PLAIN for everything else: other types,
-subclasses, an empty text, more than one, lone surrogates. Never an error: whoever calls the kernel takes
-the general path then, which says what is wrong. The address holds while the kernel keeps the GIL, no longer.
+an empty text, more than one, lone surrogates; so is `text_count` for what is no list. Never an error: the
+caller of the kernel then finds what is wrong and says it. Addresses hold while the kernel keeps the GIL.
 
 Depends on numba and llvmlite only; `compile.direct_call` makes what is called.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -56,10 +57,17 @@ class _Bytes(_Taken):
     pass
 
 
+class _Texts(types.Type):
+    """Some texts: the object (a str, list or tuple), how many it has, and which of the three it is."""
+
+
 INTEGER: Final = _Integer("Integer")
 TEXT: Final = _Text("Text")
 ONE_TEXT: Final = _OneText("OneText")
 BYTES: Final = _Bytes("Bytes")
+TEXTS: Final = _Texts("Texts")
+_OF_STR, _OF_LIST, _OF_TUPLE = range(3)
+_IS_STR: Final = 1 << 28  # Py_TPFLAGS_UNICODE_SUBCLASS
 
 
 @register_model(_Integer)
@@ -72,6 +80,13 @@ class _PairModel(models.StructModel):
         models.StructModel.__init__(self, manager, kind, members)  # type: ignore[no-untyped-call]
 
 
+@register_model(_Texts)
+class _TextsModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        members = [("object", types.voidptr), ("count", types.int64), ("kind", types.int64)]
+        models.StructModel.__init__(self, manager, kind, members)  # type: ignore[no-untyped-call]
+
+
 @unbox(_Integer)
 def _unbox_integer(kind: Any, given: Any, c: Any) -> Any:
     return NativeValue(take_integer(given, c)._getvalue())
@@ -80,17 +95,40 @@ def _unbox_integer(kind: Any, given: Any, c: Any) -> Any:
 def take_integer(given: Any, c: Any) -> Any:
     """Return the pair of a Python object as an INTEGER; `c` has context, builder and pyapi."""
     pair = _new_pair(INTEGER, c, extent=0)
-    with c.builder.if_then(is_a(given, "PyLong_Type", c), likely=True):
-        overflow = cgutils.alloca_once(c.builder, _I32)
-        function = cgutils.get_or_insert_function(
-            c.builder.module,
-            ir.FunctionType(_I64, [c.pyapi.pyobj, _I32.as_pointer()]),
-            "PyLong_AsLongLongAndOverflow",
-        )
-        pair.value = c.builder.call(function, [given, overflow])
-        fits = c.builder.icmp_signed("==", c.builder.load(overflow), ir.Constant(_I32, 0))
-        pair.extent = c.builder.zext(fits, _I64)
+    with c.builder.if_else(is_a(given, "PyLong_Type", c), likely=True) as (then, otherwise):
+        with then:
+            _take_int(given, pair, c)
+        with otherwise, c.builder.if_then(c.builder.not_(is_a(given, "PyBool_Type", c))):
+            index = _index(given, c)
+            is_none = cgutils.is_null(c.builder, index)
+            with c.builder.if_else(is_none) as (failed, found):
+                with failed:
+                    c.pyapi.err_clear()  # a float, a text
+                with found:
+                    _take_int(index, pair, c)
+                    c.pyapi.decref(index)
     return pair
+
+
+def _index(given: Any, c: Any) -> Any:
+    """Return the int that an integer of another type is, a new reference; null with an error for others."""
+    function = cgutils.get_or_insert_function(
+        c.builder.module, ir.FunctionType(c.pyapi.pyobj, [c.pyapi.pyobj]), "PyNumber_Index"
+    )
+    return c.builder.call(function, [given])
+
+
+def _take_int(given: Any, pair: Any, c: Any) -> None:
+    """Let `pair` be an int that fits i8; leave it alone for a larger one."""
+    overflow = cgutils.alloca_once(c.builder, _I32)
+    function = cgutils.get_or_insert_function(
+        c.builder.module,
+        ir.FunctionType(_I64, [c.pyapi.pyobj, _I32.as_pointer()]),
+        "PyLong_AsLongLongAndOverflow",
+    )
+    pair.value = c.builder.call(function, [given, overflow])
+    fits = c.builder.icmp_signed("==", c.builder.load(overflow), ir.Constant(_I32, 0))
+    pair.extent = c.builder.zext(fits, _I64)
 
 
 @unbox(_Text)
@@ -158,7 +196,7 @@ def is_a(given: Any, type_name: str, c: Any) -> Any:
 
 def _take_str(given: Any, pair: Any, c: Any) -> None:
     """Let `pair` be the UTF-8 of a str that is not empty; leave it alone for anything else."""
-    with c.builder.if_then(is_a(given, "PyUnicode_Type", c), likely=True):
+    with c.builder.if_then(is_text(given, c), likely=True):
         is_good, data, size = c.pyapi.string_as_string_and_size(given)
         with c.builder.if_else(is_good, likely=True) as (then, otherwise):
             with then:
@@ -168,6 +206,81 @@ def _take_str(given: Any, pair: Any, c: Any) -> None:
                     pair.extent = size
             with otherwise:
                 c.pyapi.err_clear()  # a lone surrogate
+
+
+def is_text(given: Any, c: Any) -> Any:
+    """Say whether `given` is a str, or of a subclass."""
+    kind = c.pyapi.get_type(given)
+    function = cgutils.get_or_insert_function(
+        c.builder.module, ir.FunctionType(_I64, [kind.type]), "PyType_GetFlags"
+    )
+    flags = c.builder.call(function, [kind])
+    masked = c.builder.and_(flags, ir.Constant(_I64, _IS_STR))
+    return c.builder.icmp_unsigned("!=", masked, ir.Constant(_I64, 0))
+
+
+@unbox(_Texts)
+def _unbox_texts(kind: Any, given: Any, c: Any) -> Any:
+    builder = c.builder
+    taken = cgutils.create_struct_proxy(kind)(c.context, builder)
+    taken.object = builder.bitcast(given, cgutils.voidptr_t)
+    taken.count, taken.kind = ir.Constant(_I64, NOT_PLAIN), ir.Constant(_I64, _OF_STR)
+    with builder.if_else(is_a(given, "PyList_Type", c)) as (is_list, is_other):
+        with is_list:
+            taken.count = c.pyapi.list_size(given)
+            taken.kind = ir.Constant(_I64, _OF_LIST)
+        with is_other, builder.if_else(is_a(given, "PyTuple_Type", c)) as (is_tuple, is_single):
+            with is_tuple:
+                taken.count = c.pyapi.tuple_size(given)
+                taken.kind = ir.Constant(_I64, _OF_TUPLE)
+            with is_single:
+                with builder.if_then(is_text(given, c)):
+                    taken.count = ir.Constant(_I64, 1)
+                is_none = builder.icmp_unsigned("==", given, c.pyapi.borrow_none())
+                with builder.if_then(is_none):
+                    taken.count = ir.Constant(_I64, 0)
+    return NativeValue(taken._getvalue())
+
+
+@intrinsic
+def text_count(typing_context: Any, taken: Any) -> Any:
+    """Return how many texts there are; NOT_PLAIN where the value is of another type."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        proxy = cgutils.create_struct_proxy(signature.args[0])
+        return proxy(context, builder, value=arguments[0]).count
+
+    return (types.int64(taken), generate) if isinstance(taken, _Texts) else None
+
+
+@intrinsic
+def text_at(typing_context: Any, taken: Any, number: Any) -> Any:
+    """Return the text of a number as a TEXT; its bytes are NOT_PLAIN for what is no text, or empty."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        c = _Context(context, builder, context.get_python_api(builder))
+        texts = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=arguments[0])
+        given = builder.bitcast(texts.object, c.pyapi.pyobj)
+        place = cgutils.alloca_once_value(builder, given)
+        for kind, name in ((_OF_LIST, "PyList_GetItem"), (_OF_TUPLE, "PyTuple_GetItem")):
+            with builder.if_then(equals(builder, texts.kind, kind)):
+                function = cgutils.get_or_insert_function(
+                    builder.module, ir.FunctionType(given.type, [given.type, _I64]), name
+                )
+                builder.store(builder.call(function, [given, arguments[1]]), place)
+        pair = _new_pair(TEXT, c, extent=NOT_PLAIN)
+        _take_str(builder.load(place), pair, c)
+        return pair._getvalue()
+
+    return (TEXT(taken, types.int64), generate) if isinstance(taken, _Texts) else None
+
+
+class _Context(NamedTuple):
+    """What the functions above want of an unboxing."""
+
+    context: Any
+    builder: Any
+    pyapi: Any
 
 
 def equals(builder: Any, value: Any, number: int) -> Any:

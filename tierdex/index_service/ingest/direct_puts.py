@@ -84,7 +84,8 @@ class DirectPuts:
         if len(self._names) >= _TOPICS_REMEMBERED:
             return False
         if not self.kernels:
-            self.kernels["received"], self.kernels["os"] = k.load()
+            self.kernels["received"], append = k.load()
+            self.kernels |= dict.fromkeys(("os", "disk", "remote"), append)
         self._names.append(topic)  # the name first: whoever finds the number finds the name
         number = self._cells[k.A_FIRST_TOPIC] + len(self._names) - 1
         self.topics[topic] = signed_bits(topic_seed(topic)), number
@@ -110,7 +111,7 @@ class DirectPuts:
         topic, keys, message_id, *location = entry
         seed, number = self.topics[topic]
         kernel = self.kernels[level]
-        return bool(kernel(self.arguments, list(keys), message_id, seed, number, *location))
+        return bool(kernel(self.arguments, keys, message_id, seed, number, *location))
 
     # -- rows that wait --------------------------------------------------------------------------
 

@@ -25,12 +25,14 @@ from numba.np.numpy_support import carray
 
 from tierdex.fileparts.kernels.arguments import (
     INTEGER,
-    ONE_TEXT,
     TEXT,
+    TEXTS,
     is_number,
     number,
     text_address,
+    text_at,
     text_bytes,
+    text_count,
 )
 from tierdex.fileparts.kernels.checksum import crc_of
 from tierdex.fileparts.kernels.compile import direct_call, primitive, short_kernel
@@ -93,7 +95,7 @@ assert layout.BATCH_RECORD_BYTES == MESSAGE_BYTES, "a record is one row"
 class Put(NamedTuple):
     """What a caller gave: `seed` and `topic` (its number) are ours, the others are not checked yet."""
 
-    key: Any
+    keys: Any
     message_id: Any
     seed: Any
     topic: Any
@@ -110,16 +112,19 @@ def _argument(arguments: int, place: int) -> Any:
 
 @primitive
 def _is_good(arguments: int, put: Any) -> bool:
-    """Say whether this is one message with a key, a message ID, or both, and its topic is known.
+    """Say whether this is one message with keys, a message ID, or both, and its topic is known.
 
     The ranges are those of `requests.entry`, which says what is wrong: a test compares both.
     """
     most = _argument(arguments, A_MOST_BYTES)
-    key_bytes, id_bytes = text_bytes(put.key), text_bytes(put.message_id)
+    for i in range(text_count(put.keys)):
+        if not 0 < text_bytes(text_at(put.keys, i)) <= most:
+            return False
+    id_bytes = text_bytes(put.message_id)
     return bool(
-        0 <= key_bytes <= most
-        and 0 <= id_bytes <= most
-        and key_bytes + id_bytes > 0
+        0 <= id_bytes <= most
+        and text_count(put.keys) >= 0
+        and _name_count(put) > 0
         and put.topic >= _argument(arguments, A_FIRST_TOPIC)
         and is_number(put.timestamp)
         and not SECONDS_BEGIN <= number(put.timestamp) < SECONDS_END
@@ -130,6 +135,11 @@ def _is_good(arguments: int, put: Any) -> bool:
         and _SIZE_MIN <= number(put.size) <= _SIZE_MAX
         and _QUEUE_MIN <= number(put.queue_id) <= _QUEUE_MAX
     )
+
+
+@primitive
+def _name_count(put: Any) -> Any:
+    return text_count(put.keys) + np.int64(text_bytes(put.message_id) > 0)
 
 
 @short_kernel
@@ -155,7 +165,7 @@ def _gather_row(place: int, key_hash: Any, tag: Any, message: Any) -> None:
 
 @short_kernel
 def _gather(
-    arguments: int, key: Any, message_id: Any, seed: int, topic: int,
+    arguments: int, keys: Any, message_id: Any, seed: int, topic: int,
     timestamp: Any, offset: Any, size: Any, queue_id: Any,
 ) -> Any:  # fmt: skip
     """Put a message's rows behind those that wait; return 1, or 0 with nothing done.
@@ -163,16 +173,16 @@ def _gather(
     A tag's topic is the topic's number less the first one; links are nothing yet. The list of arguments
     is flat, since each is taken from Python by its own type: a tuple of them would be made and undone.
     """
-    put = Put(key, message_id, seed, topic, timestamp, offset, size, queue_id)
+    put = Put(keys, message_id, seed, topic, timestamp, offset, size, queue_id)
     count = _argument(arguments, A_COUNT)
-    both = text_bytes(key) > 0 and text_bytes(message_id) > 0
-    if count + both >= _argument(arguments, A_ROOM) or not _is_good(arguments, put):
+    room = _argument(arguments, A_ROOM)
+    if count >= room or count + _name_count(put) > room or not _is_good(arguments, put):
         return np.int64(0)
     tag = np.uint32(topic - _argument(arguments, A_FIRST_TOPIC))
     message = _message_of(put)
     place = _argument(arguments, A_ROWS) + count * MESSAGE_BYTES
-    if text_bytes(key) > 0:
-        _gather_row(place, _hash(key, seed), tag, message)
+    for i in range(text_count(keys)):
+        _gather_row(place, _hash(text_at(keys, i), seed), tag, message)
         place += MESSAGE_BYTES
         count += 1
     if text_bytes(message_id) > 0:
@@ -189,7 +199,7 @@ def _gather(
 
 @short_kernel
 def _append(
-    arguments: int, key: Any, message_id: Any, seed: int, topic: int,
+    arguments: int, keys: Any, message_id: Any, seed: int, topic: int,
     timestamp: Any, offset: Any, size: Any, queue_id: Any,
 ) -> Any:  # fmt: skip
     """Write a batch of one message, and make it visible; return 1, or 0 with nothing done.
@@ -197,7 +207,7 @@ def _append(
     Python made sure of room and blocks, up to the limits in the arguments. The order is that of every
     append: record, rows and slots; the batch's checksum, which makes it real; what readers may see.
     """
-    put = Put(key, message_id, seed, topic, timestamp, offset, size, queue_id)
+    put = Put(keys, message_id, seed, topic, timestamp, offset, size, queue_id)
     address = _argument(arguments, A_STATISTICS)
     if address == 0 or _argument(arguments, A_COUNT) != 0:  # what waits comes first
         return np.int64(0)
@@ -206,7 +216,7 @@ def _append(
     statistics = carray(numbers_at(address), (STATISTICS_LENGTH,))
     known = topic - _argument(arguments, A_FIRST_TOPIC)
     index = np.int64(load_u32(_argument(arguments, A_TAGS) + 4 * known)) - 1
-    count = np.int64(text_bytes(key) > 0) + np.int64(text_bytes(message_id) > 0)
+    count = _name_count(put)
     last_row = _argument(arguments, A_LAST_ROW)
     if (
         index < 0
@@ -219,9 +229,10 @@ def _append(
     row = statistics[B_NEXT_ROW]
     place = statistics[B_ROWS] + (row - 1) * MESSAGE_BYTES
     state = write_record(statistics, place, count, 0, np.uint32(0))
-    if text_bytes(key) > 0:
+    for i in range(text_count(keys)):
         row, place = row + 1, place + MESSAGE_BYTES
-        state = insert_message(slots, row, place, _hash(key, seed), tag, message, state)
+        value = _hash(text_at(keys, i), seed)
+        state = insert_message(slots, row, place, value, tag, message, state)
     if text_bytes(message_id) > 0:
         row, place = row + 1, place + MESSAGE_BYTES
         value = _hash(message_id, _argument(arguments, A_ID_SEED))
@@ -246,7 +257,7 @@ def _publish(statistics: Any) -> None:
 
 
 _ARGUMENTS: Final = (
-    types.int64, ONE_TEXT, TEXT, types.int64, types.int64, INTEGER, INTEGER, INTEGER, INTEGER,
+    types.int64, TEXTS, TEXT, types.int64, types.int64, INTEGER, INTEGER, INTEGER, INTEGER,
 )  # fmt: skip
 
 
