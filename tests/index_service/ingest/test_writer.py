@@ -486,7 +486,7 @@ def test_a_fenced_writer_is_not_healthy(index):
     "spelling",
     [
         {"key": "k"}, {"keys": "k"}, {"keys": ("k", "l")}, {"keys": {"k"}}, {"keys": frozenset({"k"})},
-        {"keys": iter(["k"])}, {"keys": {"k": 1}.keys()}, {"key": "k", "message_id": "m"},
+        {"keys": lambda: iter(["k"])}, {"keys": {"k": 1}.keys()}, {"key": "k", "message_id": "m"},
         {"key": "k", "timestamp": "2024-03-01T10:00:00Z"},
         {"key": "k", "timestamp": datetime(1970, 1, 15, tzinfo=UTC)},  # no number of seconds
         {"key": "k", "queue_id": np.int32(3), "offset": np.uint64(7)},
