@@ -26,6 +26,7 @@ PARTS = (
     "spark",
     "log_peers",
     "message_log",
+    "one_way",
 )
 
 

@@ -30,6 +30,7 @@ TITLES = {
     10: "Everything together", 11: "Growth", 12: "Spark",
     13: "Other logs and queues",
     14: "The message log beside its floors",
+    15: "One way",
 }  # fmt: skip
 
 
