@@ -115,6 +115,25 @@ def test_what_no_entry_may_have_is_refused_with_nothing_done(puts, level, wrong)
     assert (puts.file.snapshot, waiting(puts.buffer)) == (before, [])
 
 
+class Cutting:
+    """An integer that empties a list when it is looked at."""
+
+    def __init__(self, keys):
+        self._keys = keys
+
+    def __index__(self):
+        self._keys.clear()
+        return 1
+
+
+def test_keys_that_go_while_the_other_values_are_taken_are_refused(puts):
+    before = puts.file.snapshot
+    for level in ("received", "os"):
+        keys = ["k", "l"]
+        assert not puts.go(level, "t", **{**GOOD, "keys": keys, "queue_id": Cutting(keys)})
+    assert (puts.file.snapshot, waiting(puts.buffer)) == (before, [])
+
+
 @pytest.mark.parametrize("given", [*EXTREMES, *TAKEN], ids=str)
 def test_both_kernels_keep_every_bit(puts, given):
     message = {**GOOD, **given}

@@ -269,7 +269,12 @@ def text_at(typing_context: Any, taken: Any, number: Any) -> Any:
                 )
                 builder.store(builder.call(function, [given, arguments[1]]), place)
         pair = _new_pair(TEXT, c, extent=NOT_PLAIN)
-        _take_str(builder.load(place), pair, c)
+        found = builder.load(place)
+        with builder.if_else(cgutils.is_null(builder, found)) as (is_gone, is_there):
+            with is_gone:
+                c.pyapi.err_clear()  # an `__index__` of a later argument has cut the list
+            with is_there:
+                _take_str(found, pair, c)
         return pair._getvalue()
 
     return (TEXT(taken, types.int64), generate) if isinstance(taken, _Texts) else None
