@@ -152,6 +152,14 @@ def test_pages_follow_the_cursor_across_files(page: Page, address: str) -> None:
     expect(page.get_by_role("heading", name="40 entries")).to_be_visible()
 
 
+def test_link_with_an_unknown_parameter_is_answered_without_it(page: Page, address: str) -> None:
+    page.goto(
+        f"{address}#lookup?topic=UA&key=N37422&max_count=15&queue=3"
+    )  # the API refuses `queue`
+    expect(page.locator("#entries tbody tr")).to_have_count(15)
+    expect(page.locator("#link-note")).to_contain_text("This link says queue")
+
+
 def test_what_was_meant_is_one_click_away_from_an_empty_answer(page: Page, address: str) -> None:
     page.goto(address)
     rows = page.locator("#entries tbody tr")

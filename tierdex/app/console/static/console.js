@@ -9,7 +9,7 @@ import { FilesView } from "./files.js";
 import { JourneyView } from "./journey.js";
 import { KeyDialog } from "./key_dialog.js";
 import { watchKeyboard } from "./keyboard.js";
-import { readLink, unknownParameters, VIEWS } from "./link.js";
+import { readLink, VIEWS } from "./link.js";
 import { Lookup } from "./lookup.js";
 import { MessagesView } from "./messages.js";
 import { NodesView } from "./nodes.js";
@@ -26,7 +26,7 @@ const views = {
 };
 
 function open() {
-  const { view, parameters } = readLink(location.hash);
+  const { view, parameters, unknown } = readLink(location.hash);
   const refusal = refusalOf(view);
   for (const name of VIEWS) {
     byId(`view-${name}`).hidden = name !== view || Boolean(refusal);
@@ -40,7 +40,6 @@ function open() {
   byId("refused-reason").textContent = refusal ?? "";
   byId("refused-key").textContent = access?.wantsKey ? "Enter a key" : "Use another key";
   document.title = `${view[0].toUpperCase()}${view.slice(1)} · Tierdex`;
-  const unknown = unknownParameters({ view, parameters });
   showNote(byId("link-note"), unknown.length ? `This link says ${unknown.join(", ")}, which this page does not know: it was left out.` : null);
   if (!refusal) views[view].open(parameters);
 }

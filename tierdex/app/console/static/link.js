@@ -10,11 +10,6 @@ const KNOWN = {
 };
 export const VIEWS = Object.keys(KNOWN);
 
-/** Return the parameters of a link that its view does not know: of an older page, or mistyped. */
-export function unknownParameters({ view, parameters }) {
-  return Object.keys(parameters).filter((name) => !KNOWN[view].includes(name));
-}
-
 /** Return the fragment of a view; null, undefined and empty parameters are left out. */
 export function writeLink(view, parameters = {}) {
   const search = new URLSearchParams();
@@ -25,13 +20,18 @@ export function writeLink(view, parameters = {}) {
   return `#${view}${text ? `?${text}` : ""}`;
 }
 
-/** Return {view, parameters} of a fragment; an unknown view is the lookup. */
+/** Return {view, parameters, unknown} of a fragment; an unknown view is the lookup. `unknown` are names that its view does not know. */
 export function readLink(fragment) {
   const text = fragment.replace(/^#/, "");
   const cut = text.indexOf("?");
   const name = cut < 0 ? text : text.slice(0, cut);
-  const parameters = Object.fromEntries(new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1)));
-  return { view: VIEWS.includes(name) ? name : "lookup", parameters };
+  const view = VIEWS.includes(name) ? name : "lookup";
+  const given = [...new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1))];
+  const isKnown = ([each]) => KNOWN[view].includes(each);
+  return {
+    view, parameters: Object.fromEntries(given.filter(isKnown)),
+    unknown: given.filter((pair) => !isKnown(pair)).map(([each]) => each),
+  };
 }
 
 /** Return the fragment of a query as `readLink` understands it. */
