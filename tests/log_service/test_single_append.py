@@ -17,6 +17,12 @@ SETTINGS = {
     "disk_reserve_bytes": 0,
 }  # fmt: skip
 NOW = 1_700_000_000_000
+
+
+class Text(str):
+    """A text of a caller's own type."""
+
+
 PLAIN = [
     {},
     {"body": b""},
@@ -29,13 +35,19 @@ PLAIN = [
     {"timestamp": -(1 << 63), "keys": ["far"]},
     {"timestamp": (1 << 63) - 1},
     {"queue_id": 7, "expect_offset": 1},
+    {"key": "one key"},
+    {"keys": "one key"},
+    {"keys": ("in a tuple",)},
+    {"keys": ["one", "two"]},
+    {"keys": tuple(f"{i} \u00e4" for i in range(20)), "message_id": Text("an id")},
+    {"keys": [Text("one"), "one"], "topic": Text("t")},
+    {"queue_id": np.int32(7)},
+    {"queue_id": np.uint64(7), "timestamp": np.int64(NOW), "expect_offset": np.int16(1)},
 ]
 OTHERS = [
-    {"keys": "one key"},
-    {"keys": ["one", "two"]},
+    {"keys": {"in a set"}},
     {"headers": [("name", b"value")]},
     {"body": bytearray(b"no bytes")},
-    {"queue_id": np.int32(7)},
     {"queue_id": 8},
     {"topic": "new"},
 ]
@@ -48,6 +60,16 @@ BAD = [
     {"keys": [""]},
     {"keys": ["k" * 301]},
     {"keys": ["\ud800"]},
+    {"keys": ["one", ""]},
+    {"keys": ("one", "two", "\ud800")},
+    {"keys": [b"one"]},
+    {"keys": ["one", None]},
+    {"keys": 3},
+    {"headers": 3},
+    {"headers": [("name", 3)]},
+    {"keys": [f"{i}" + "k" * 290 for i in range(130)]},
+    {"key": ""},
+    {"key": "one", "keys": ["two"]},
     {"message_id": ""},
     {"message_id": 3},
     {"timestamp": 1.5},
@@ -69,6 +91,18 @@ def log(tmp_path):
 def append(log, **given) -> int:
     given = {"topic": "t", "queue_id": 0, "body": b"body", "timestamp": NOW + 5} | given
     return log.append(**given, durability="received")
+
+
+def test_keys_that_vanish_while_a_call_looks_at_them_are_refused(log):
+    keys = ["one", "two"]
+
+    class Clears:
+        def __index__(self):
+            keys.clear()
+            return NOW
+
+    append(log, keys=keys, timestamp=Clears())
+    assert last(log, {})[3] == ()
 
 
 def last(log, given) -> tuple:

@@ -9,6 +9,7 @@ Depends on times, value_rules, value_columns, logfile and the other modules of t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,6 @@ from tierdex.value_rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tierdex.log_service.given_messages import GivenMessages
     from tierdex.settings import Settings
     from tierdex.value_columns import Rows
@@ -194,7 +193,11 @@ def _extra(
     if keys is None and message_id is None and headers is None:
         return None
     most = settings.max_key_bytes
-    listed: Sequence[Any] = [keys] if isinstance(keys, str) else list(keys or ())
+    if not isinstance(keys, Iterable | None):
+        raise InvalidRequestError("must be a list of strings", field=f"{prefix}keys")
+    if not isinstance(headers, Iterable | None):
+        raise InvalidRequestError("must be pairs of a name and bytes", field=f"{prefix}headers")
+    listed = [keys] if isinstance(keys, str) else list(keys or ())
     if message_id is not None:
         check_key(message_id, f"{prefix}message_id", most)
     pairs = []

@@ -240,8 +240,8 @@ class MessageLog(OperatedLog):
     ) -> PendingAppend | None:
         """As `append_nowait` where memory alone does it, for event loops; else None, and nothing is done.
 
-        Without a thread that commits, with a full stage, for what is not valid or has several keys: then
-        call `append_nowait`, in a thread.
+        Without a thread that commits, with a full stage, or for what is not valid: then call
+        `append_nowait`, in a thread.
         """
         keys = one_or_many(key, keys)
         new = GivenMessages(topic, queue_id, body, keys, message_id, None, timestamp)

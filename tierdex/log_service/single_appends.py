@@ -1,6 +1,6 @@
 """Single messages: one kernel call from the caller's values to a row in the stage.
 
-It takes what is plain: a topic and a queue that the journal knows, bytes, at most one key, no headers.
+It takes what is plain: a topic and a queue that the journal knows, bytes, keys and a message ID, no headers.
 Everything else it refuses, nothing done, and the appender's general path says what is wrong or makes room.
 Depends on fileparts and the other modules of this folder.
 """

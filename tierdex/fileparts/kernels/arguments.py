@@ -5,7 +5,6 @@ one string?) than a kernel needs for its work. A kernel compiled for these types
 
     INTEGER   an integer that fits i8, numpy's too, no bool    number(x), or not is_number(x)
     TEXT      a str, or None                                   text_bytes(x) at text_address(x)
-    ONE_TEXT  a list of one str, or none                       the same
     BYTES     a bytes, which may be empty                      the same
     TEXTS     a str, a list or tuple of them, or None          text_at(x, i), for i below text_count(x)
 
@@ -49,10 +48,6 @@ class _Text(_Taken):
     pass
 
 
-class _OneText(_Taken):
-    pass
-
-
 class _Bytes(_Taken):
     pass
 
@@ -63,7 +58,6 @@ class _Texts(types.Type):
 
 INTEGER: Final = _Integer("Integer")
 TEXT: Final = _Text("Text")
-ONE_TEXT: Final = _OneText("OneText")
 BYTES: Final = _Bytes("Bytes")
 TEXTS: Final = _Texts("Texts")
 _OF_STR, _OF_LIST, _OF_TUPLE = range(3)
@@ -72,7 +66,6 @@ _IS_STR: Final = 1 << 28  # Py_TPFLAGS_UNICODE_SUBCLASS
 
 @register_model(_Integer)
 @register_model(_Text)
-@register_model(_OneText)
 @register_model(_Bytes)
 class _PairModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
@@ -146,24 +139,6 @@ def take_text(given: Any, c: Any) -> Any:
         with otherwise:
             _take_str(given, pair, c)
     return pair
-
-
-@unbox(_OneText)
-def _take_one_text(kind: Any, given: Any, c: Any) -> Any:
-    pair = _new_pair(kind, c, extent=NOT_PLAIN)
-    builder = c.builder
-    with builder.if_else(is_a(given, "PyList_Type", c), likely=True) as (then, otherwise):
-        with then:
-            size = c.pyapi.list_size(given)
-            with builder.if_then(equals(builder, size, 1), likely=True):
-                _take_str(c.pyapi.list_getitem(given, ir.Constant(size.type, 0)), pair, c)
-            with builder.if_then(equals(builder, size, 0), likely=False):
-                pair.extent = ir.Constant(_I64, 0)
-        with otherwise:
-            is_none = builder.icmp_unsigned("==", given, c.pyapi.borrow_none())
-            with builder.if_then(is_none):
-                pair.extent = ir.Constant(_I64, 0)
-    return NativeValue(pair._getvalue())
 
 
 @unbox(_Bytes)
@@ -310,5 +285,5 @@ def _make_reader(field: str, *kinds: type) -> Any:
 
 number = _make_reader("value", _Integer)
 is_number = _make_reader("extent", _Integer)
-text_address = _make_reader("value", _Text, _OneText, _Bytes)
-text_bytes = _make_reader("extent", _Text, _OneText, _Bytes)
+text_address = _make_reader("value", _Text, _Bytes)
+text_bytes = _make_reader("extent", _Text, _Bytes)

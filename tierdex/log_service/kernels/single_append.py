@@ -20,12 +20,15 @@ from numba.np.numpy_support import carray
 from tierdex.fileparts.kernels.arguments import (
     BYTES,
     INTEGER,
-    ONE_TEXT,
+    NOT_PLAIN,
     TEXT,
+    TEXTS,
     is_number,
     number,
     text_address,
+    text_at,
     text_bytes,
+    text_count,
 )
 from tierdex.fileparts.kernels.compile import direct_call, primitive, short_kernel
 from tierdex.fileparts.kernels.intrinsics import (
@@ -97,6 +100,21 @@ def _item_bytes(text: Any) -> Any:
 
 
 @primitive
+def _extra_bytes(keys: Any, message_id: Any, most: int) -> Any:
+    """Return the bytes of a message's extra; NOT_PLAIN for a name that is none, or above `most` bytes."""
+    count = text_count(keys)
+    total = _item_bytes(message_id)
+    if count < 0 or not 0 <= text_bytes(message_id) <= most:
+        return np.int64(NOT_PLAIN)
+    for i in range(count):
+        key = text_at(keys, i)
+        if not 0 < text_bytes(key) <= most:
+            return np.int64(NOT_PLAIN)
+        total += _item_bytes(key)
+    return total
+
+
+@primitive
 def _write_item(place: int, tag: Any, text: Any) -> Any:
     """Write an item that has a text; return where the next one goes."""
     if text_bytes(text) <= 0:
@@ -110,7 +128,7 @@ def _write_item(place: int, tag: Any, text: Any) -> Any:
 
 @short_kernel
 def _append(
-    arguments: int, topic: Any, queue_id: Any, body: Any, key: Any, message_id: Any, timestamp: Any,
+    arguments: int, topic: Any, queue_id: Any, body: Any, keys: Any, message_id: Any, timestamp: Any,
     expected: Any,
 ) -> Any:  # fmt: skip
     """Stage one message; return its offset, or REFUSED with nothing done.
@@ -119,16 +137,14 @@ def _append(
     arguments is flat, since each is taken from Python by its own type.
     """
     refused = np.int64(REFUSED)
-    most = _argument(arguments, A_MOST_KEY)
-    body_bytes, extra_bytes = text_bytes(body), _item_bytes(message_id) + _item_bytes(key)
+    body_bytes = text_bytes(body)
+    extra_bytes = _extra_bytes(keys, message_id, _argument(arguments, A_MOST_KEY))
     if (
         text_bytes(topic) <= 0
         or not is_number(queue_id)
         or not 0 <= number(queue_id) <= _QUEUE_ID_MAX
         or not 0 <= body_bytes <= _argument(arguments, A_MOST_BODY)
-        or not 0 <= text_bytes(key) <= most
-        or not 0 <= text_bytes(message_id) <= most
-        or extra_bytes > _argument(arguments, A_MOST_EXTRA)
+        or not 0 <= extra_bytes <= _argument(arguments, A_MOST_EXTRA)
         or load_u8(text_address(topic)) < _SPACE  # the timer's topic, which no caller may name
         or not is_number(timestamp)
         or SECONDS_BEGIN <= number(timestamp) < SECONDS_END
@@ -154,7 +170,8 @@ def _append(
     queue = np.uint32(place & _LOW)
     begin = write_head(stage[V_ADDRESS] + used, padded, body_bytes, queue, time, base, extra_bytes)
     begin = _write_item(begin, _MESSAGE_ID, message_id)
-    begin = _write_item(begin, _KEY, key)
+    for i in range(text_count(keys)):
+        begin = _write_item(begin, _KEY, text_at(keys, i))
     copy_bytes(begin, text_address(body), body_bytes)
     state = words[W_STATES] + STATE_BYTES * np.int64(queue)
     if not note_row(words, state, np.uint32((stage[V_BEGIN] + used) // _UNIT)):
@@ -166,7 +183,7 @@ def _append(
     return offset
 
 
-_ARGUMENTS: Final = (types.int64, TEXT, INTEGER, BYTES, ONE_TEXT, TEXT, INTEGER, INTEGER)
+_ARGUMENTS: Final = (types.int64, TEXT, INTEGER, BYTES, TEXTS, TEXT, INTEGER, INTEGER)
 
 
 def load() -> Any:
