@@ -187,3 +187,17 @@ class Answer:
         if self.hints:
             shown["hints"] = [each._asdict() for each in self.hints]
         return shown
+
+
+def _make_cursor(answer: Answer) -> str | None:
+    """Return the cursor, making it now if it was put there to be made: most callers take one page."""
+    value = _cursor_slot.__get__(answer)
+    if value is None or isinstance(value, str):
+        return value
+    made: str = value()
+    _cursor_slot.__set__(answer, made)
+    return made
+
+
+_cursor_slot: Any = vars(Answer)["next_cursor"]
+setattr(Answer, "next_cursor", property(_make_cursor, _cursor_slot.__set__))  # noqa: B010 (mypy)

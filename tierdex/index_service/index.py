@@ -361,17 +361,12 @@ class Index(OperatedIndex):
             narrowed = narrow(self._settings, topic, message_id, (begin, end), id_time)
             if narrowed is not None:
                 begin, end = narrowed.begin, narrowed.end
-        is_plain = (
-            cursor is None
-            and not explain
-            and not self._asks_peers
-            and on_error in ("partial", "fail")
-        )
+        is_plain = not explain and not self._asks_peers and on_error in ("partial", "fail")
         begun: Begun | None = None
         if is_plain and (
             (fresh_within is None and self._fresh_within is None) or self._is_within(fresh_within)
         ):
-            told = self._from_memory(topic, key, message_id, begin, end, max_count)
+            told = self._from_memory(topic, key, message_id, begin, end, max_count, cursor)
             if isinstance(told, Answer):
                 return told
             begun = told
@@ -421,7 +416,7 @@ class Index(OperatedIndex):
 
         For callers that must not block, like an event loop. None tells nothing about the key.
         """
-        if self._asks_peers or cursor is not None or explain or proof:
+        if self._asks_peers or explain or proof:
             return None
         if message_id is not None and (id_time is not None or self._has_id_time):
             return None  # its times have to be narrowed first
@@ -431,7 +426,7 @@ class Index(OperatedIndex):
             fresh_within
         ):
             return None
-        told = self._from_memory(topic, key, message_id, begin, end, max_count)
+        told = self._from_memory(topic, key, message_id, begin, end, max_count, cursor)
         return told if isinstance(told, Answer) else None
 
     def histogram(

@@ -14,6 +14,7 @@ Depends on matches, freshness, requests, readers, lifecycle, indexfile, filepart
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -22,11 +23,11 @@ from tierdex.errors import TierdexError
 from tierdex.fileparts.filter import FilterGroup
 from tierdex.index_service.answer import Entry
 from tierdex.index_service.query.matches import FileMatches
+from tierdex.index_service.query.paging import CursorMaker
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.requests.repeats import without_repeats
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.hashing import signed_bits
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.lookup import (
     DONE,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.filter import FuseFilter
     from tierdex.index_service.view.freshness import Freshness
-    from tierdex.indexfile.chained.reader import MessageFinder
+    from tierdex.indexfile.chained.message_finder import FoundRows
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList
 
@@ -81,7 +82,7 @@ class MemoryFiles:
 class MemoryFile:
     """One file, with everything that a lookup needs of it at hand."""
 
-    __slots__ = ("_published", "file", "filter", "handle", "place")
+    __slots__ = ("_published", "_surroundings", "file", "filter", "handle", "place")
 
     def __init__(self, handle: FileHandle, filters: list[FuseFilter]) -> None:
         """Take the file's filter into `filters`, if it lies here whole and has one."""
@@ -95,12 +96,17 @@ class MemoryFile:
         self._published = reader if isinstance(reader, PublishedFile) else None
         self.handle = handle
         self.place = (handle.file_id, handle.state.value, handle.node)
+        self._surroundings: tuple[bytes, bytes] | None = None
 
-    def finder(self, topic: str | None, seed: int, max_key_bytes: int) -> MessageFinder | None:
-        """Return what finds a name's one message in one call, if the file has it for this topic."""
-        if not isinstance(self.file, ChainedFile):
-            return None
-        return self.file.message_finder(topic, signed_bits(seed), max_key_bytes)
+    def surroundings(self, files: FileList, key_hash: int) -> tuple[bytes, bytes]:
+        """Return `merges` and `form` of a cursor in this file; `files` are those of its version."""
+        known = self._surroundings
+        if known is None:
+            maker = CursorMaker(files)
+            known = maker.surroundings(self.handle.file_id, key_hash)
+            if not maker.lies_in_runs(self.handle.file_id):
+                self._surroundings = known
+        return known
 
     @property
     def may_learn(self) -> bool:
@@ -115,7 +121,7 @@ class MemoryFile:
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the topics of a file that has a finder, by the number in an item's tag."""
+        """Return the topics of a chained file, by the number in an item's tag."""
         names: Sequence[str] = self.file.dictionaries.strings(TOPIC_DICTIONARY)
         return names
 
@@ -144,27 +150,31 @@ class MemorySearch:
         self._found: list[tuple[MemoryFile, Any, Few]] = []  # with the file that decodes the rows
         self.where: tuple[FileHandle, int] | None = None  # where memory does not tell
 
-    def take_found(self, entries: Sequence[Entry], numbers: Sequence[int]) -> None:
-        """Take the one message that each of some finders found, and the number of its row."""
-        files = {source.place[0]: source for source in self._files.sources}
-        for entry, number in zip(entries, numbers, strict=True):
-            source = files[entry.file_id]
-            tag = source.file.tag_of(entry.topic, self._lookup.kind)
-            place: Any = entry.timestamp, entry.offset, entry.size, entry.queue_id
-            row = (self._lookup.key_hash, 0, tag, *place)
-            few = Few([row], number.to_bytes(8, sys.byteorder), DONE)
-            self._found.append((source, source.file, few))
+    def take_rows(self, found: FoundRows) -> None:
+        """Take what a finder found in the newest files, and where it stopped."""
+        for number, source in enumerate(self._files.sources[: 1 + max(found.file, default=-1)]):
+            begin, end = bisect_left(found.file, number), bisect_right(found.file, number)
+            columns = (found.tag, found.timestamp, found.offset, found.size, found.queue_id)
+            rows = [
+                (found.key_hash, 0, *row)
+                for row in zip(*(column[begin:end] for column in columns), strict=True)
+            ]
+            if rows:
+                places = b"".join(row.to_bytes(8, sys.byteorder) for row in found.row[begin:end])
+                self._found.append((source, source.file, Few(rows, places, DONE)))
+        if found.next_file is not None:
+            self.where = self._files.sources[found.next_file].handle, found.next_row
 
     def run(self, sources: Sequence[MemoryFile], max_count: int) -> None:
-        """Search files until there are `max_count` entries, or one that memory does not tell."""
+        """Search files until there are more than `max_count` entries, or one that memory does not tell."""
         files, lookup, times = self._files, self._lookup, self._times
-        count = len(self._found)
+        count = sum(len(few.rows) for *_, few in self._found)
         maybe: bytes | None = None
         for source in sources:
             self.where = source.handle, START
-            if count >= max_count:
+            if count > max_count:
                 count = len(without_repeats(self.entries()))
-            if files.is_many or count >= max_count:
+            if files.is_many or count > max_count:
                 return
             try:
                 if maybe is None:
@@ -198,6 +208,15 @@ class MemorySearch:
                 for _, _, tag, timestamp, offset, size, queue_id in few.rows
             ]
         return entries
+
+    def place_of(self, number: int) -> tuple[MemoryFile, int]:
+        """Return the file of entry `number` of `entries`, and its place in it."""
+        for source, _, few in self._found:
+            if number < len(few.rows):
+                places = few.places[8 * number : 8 * number + 8]
+                return source, int.from_bytes(places, sys.byteorder, signed=True)
+            number -= len(few.rows)
+        raise AssertionError("an entry that was not found")
 
     def begun(self, freshness: Freshness) -> Begun:
         """Return what the general path goes on with."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList
 
-_CHAINED: Final = bytes(16)
+CHAINED_FORM: Final = bytes(16)
 _MOST_PASSED: Final = 4096  # items that a jump passes over in search of its entry: some pages' rows
 
 
@@ -128,7 +128,7 @@ class Page:
         if self._jumps:
             return
         returned = _stretch(np.concatenate(self._passed), cursor.returned)
-        if _form_of(handle) not in (_CHAINED, cursor.form):
+        if _form_of(handle) not in (CHAINED_FORM, cursor.form):
             # Its own fingerprint is the last: it was returned, even if it is hidden by now.
             here = np.concatenate(self._passed_here)
             own = np.frombuffer(cursor.fingerprint, np.uint64)[None]
@@ -191,7 +191,7 @@ class Page:
 def _form_of(handle: FileHandle) -> bytes:
     """Return what changes when a file is compacted or merged, and at no other time."""
     is_chained = handle.state in (FileState.UNSEALED, FileState.SEALED)
-    return _CHAINED if is_chained else handle.uuid
+    return CHAINED_FORM if is_chained else handle.uuid
 
 
 class CursorMaker:
@@ -219,12 +219,7 @@ class CursorMaker:
         floors, total = Floors(), sum(found[:, 0].tolist())
         if before is not None:
             floors, total = before.floors, total + before.returned
-        place_of = file_id, key_hash if self._lies_in_runs(file_id) else None
-        known = self._places.get(place_of)
-        if known is None:
-            file = find_covering(self._files, file_id, key_hash)
-            form = _CHAINED if file is None else _form_of(file)
-            known = self._places[place_of] = (self._merges_across(file_id, key_hash), form)
+        known = self.surroundings(file_id, key_hash)
         return Cursor(
             digest,
             found[-1].tobytes(),
@@ -235,7 +230,17 @@ class CursorMaker:
             floors.lowered(identities),
         ).encode()
 
-    def _lies_in_runs(self, file_id: str) -> bool:
+    def surroundings(self, file_id: str, key_hash: int) -> tuple[bytes, bytes]:
+        """Return a cursor's `merges` and `form` for an entry of file `file_id` with this hash."""
+        place_of = file_id, key_hash if self.lies_in_runs(file_id) else None
+        known = self._places.get(place_of)
+        if known is None:
+            file = find_covering(self._files, file_id, key_hash)
+            form = CHAINED_FORM if file is None else _form_of(file)
+            known = self._places[place_of] = (self._merges_across(file_id, key_hash), form)
+        return known
+
+    def lies_in_runs(self, file_id: str) -> bool:
         """Return whether pieces of runs lie across a file's place: then its answer goes by the hash."""
         known = self._has_runs.get(file_id)
         if known is None:

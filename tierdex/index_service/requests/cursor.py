@@ -18,6 +18,7 @@ import binascii
 import hashlib
 import json
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
@@ -61,6 +62,18 @@ class Cursor(NamedTuple):
 
 def decode_cursor(text: str, query_digest: bytes) -> Cursor:
     """Return the cursor in `text`. Raises InvalidRequestError when it is not one of this query."""
+    cursor = _read(text)
+    if cursor.query_digest != query_digest:
+        raise InvalidRequestError(
+            "this cursor belongs to another query; topic, key, message_id, begin and end must be "
+            "the same as in the query that returned it",
+            field="cursor",
+        )
+    return cursor
+
+
+@lru_cache(maxsize=256)  # the fast path and the general one may both ask
+def _read(text: str) -> Cursor:
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         check, raw = raw[:4], raw[4:]
@@ -85,15 +98,10 @@ def decode_cursor(text: str, query_digest: bytes) -> Cursor:
         raise InvalidRequestError(
             "not a cursor; pass `next_cursor` of the answer before, unchanged", field="cursor"
         ) from error
-    if digest != query_digest:
-        raise InvalidRequestError(
-            "this cursor belongs to another query; topic, key, message_id, begin and end must be "
-            "the same as in the query that returned it",
-            field="cursor",
-        )
     return Cursor(digest, fingerprint, returned, merges, form, place, file_id, floors)
 
 
+@lru_cache(maxsize=1024, typed=True)  # 1 and 1.0 are not the same
 def digest_query(*parts: object) -> bytes:
     """Return 8 bytes that stand for a query's topic, key, message ID and time range."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)

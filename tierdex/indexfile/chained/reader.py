@@ -3,14 +3,12 @@
 The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
 in one step, after the batch is real. Never waits for a writer.
 
-Depends on fileparts, proof, single_gets, layout, lookup, schema, row_bounds and batch_statistics.
+Depends on fileparts, proof, layout, lookup, schema, row_bounds and batch_statistics.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable  # noqa: TC003 (MessageFinder's field)
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -42,18 +40,6 @@ class Published(NamedTuple):
     items: int
     min_time: int
     max_time: int
-
-
-class MessageFinder(NamedTuple):
-    """Finds the one message of a key, in one step that nothing in Python comes between.
-
-    `ask(name)` returns (1 + tag, queue, offset, size, timestamp, row number). The first number is 0 when
-    there is no such message; below 0, to be asked otherwise: a name of the wrong type or size, more
-    messages, a long chain, a file that is damaged or closed. Lasts for ever: a topic's tag never changes.
-    """
-
-    ask: Callable[[object], tuple[int, int, int, int, int, int]]
-    owners: tuple[object, ...]  # of the memory that `ask` looks at
 
 
 class ChainedReader:
@@ -156,21 +142,16 @@ class ChainedReader:
             return NOTHING
         return self._view.find_few(lookup.key_hash, tag, begin, end, self.published)
 
-    def message_finder(self, topic: str | None, seed: int, most_bytes: int) -> MessageFinder | None:
-        """Return what finds the one message of a key of `topic`; of a message ID without a topic.
+    def finder_arguments(self, topic: str | None) -> tuple[int, int, int] | None:
+        """Return what a `MessageFinder` knows of this file: addresses of its view's place and of what is
+        published, and the tag of the topic's keys (None: of message IDs). They last as long as the file.
 
-        For files of the message schema. `seed` is that of the hashes (i8, its bits), `most_bytes` what
-        a name may have. None while the file knows no such topic.
+        For files of the message schema. None while the file knows no such topic.
         """
-        from tierdex.indexfile.chained.kernels import single_gets  # numba loads only when needed
-
-        kind = layout.KIND_MESSAGE_ID if topic is None else layout.KIND_KEY
-        tag = self.tag_of(topic, kind)
+        tag = self.tag_of(topic, layout.KIND_MESSAGE_ID if topic is None else layout.KIND_KEY)
         if tag == layout.TAG_NONE:
             return None
-        place = address(self._seen)
-        arguments = np.array([address(self._view_place), place, tag, seed, most_bytes], np.int64)
-        return MessageFinder(partial(single_gets.load(), address(arguments)), (self, arguments))
+        return address(self._view_place), address(self._seen), tag
 
     def take_newest(self, arguments: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; what `NewestColumns` calls."""

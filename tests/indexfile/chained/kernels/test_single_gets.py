@@ -9,13 +9,14 @@ import pytest
 from tests.indexfile.chained_files import FILESYSTEM, make_file, make_part
 from tierdex.fileparts.layout import BLOCK_BYTES
 from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.chained.message_finder import MessageFinder
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, key_hash, topic_seed
 from tierdex.indexfile.layout import HEADER_BYTES, KIND_BIT, KIND_KEY, KIND_MESSAGE_ID
 from tierdex.indexfile.lookup import Search
 
 MOST_BYTES = 16
-NOTHING = (0, 0, 0, 0, 0, 0)
-OTHERWISE = (-1, 0, 0, 0, 0, 0)
+NOTHING = (0, 0, 0, 0, 0, 0, 0)
+OTHERWISE = (-1, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def file(tmp_path):
 def finder(file, topic):
     seed = MESSAGE_ID_SEED if topic is None else topic_seed(topic)
     signed = seed - (1 << 64) if seed >> 63 else seed
-    return file.message_finder(topic, signed, MOST_BYTES)
+    return MessageFinder([file], topic, signed, MOST_BYTES)
 
 
 def asking(file, topic):
@@ -46,11 +47,11 @@ def place_of(file, text, topic):
 
 def test_only_message_of_a_key_is_found(file):
     ask = asking(file, "t1")
-    assert ask("a") == (1, 0, 0, 100, 1000, place_of(file, "a", "t1"))
-    assert ask("ä") == (1, 0, 300, 100, 1003, place_of(file, "ä", "t1"))
+    assert ask("a") == (1, 0, 0, 100, 1000, place_of(file, "a", "t1"), 0)
+    assert ask("ä") == (1, 0, 300, 100, 1003, place_of(file, "ä", "t1"), 0)
     assert ask("b") == OTHERWISE  # two
     assert ask("absent") == NOTHING
-    assert finder(file, "t2") is None
+    assert file.finder_arguments("t2") is None
 
 
 def test_message_id_is_found_under_every_topic(file):
@@ -76,7 +77,7 @@ def test_later_messages_are_found_by_an_older_finder(file):
     ask = asking(file, "t1")
     assert ask("new") == NOTHING
     file.append([make_part(["new"], topic="t1", first=7, queue_id=3)])
-    assert ask("new") == (1, 3, 700, 100, 1007, place_of(file, "new", "t1"))
+    assert ask("new") == (1, 3, 700, 100, 1007, place_of(file, "new", "t1"), 0)
 
 
 def test_key_in_a_long_chain_is_asked_otherwise(tmp_path):

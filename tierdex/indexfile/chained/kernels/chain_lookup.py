@@ -68,7 +68,7 @@ _LINK = layout.ITEM_LINK_POSITION
 _TAG = layout.ITEM_TAG_POSITION
 _TIME = layout.ITEM_TIME_POSITION
 _HASH = layout.ITEM_HASH_POSITION
-_HEAD_BYTES = layout.ITEM_FIELDS_POSITION  # what `_matches` looks at
+_HEAD_BYTES = layout.ITEM_FIELDS_POSITION  # what `matches` looks at
 _KIND_BIT = np.uint32(layout.KIND_BIT)
 _ANY_MESSAGE_ID = np.uint32(layout.TAG_ANY_MESSAGE_ID)
 
@@ -96,7 +96,8 @@ def bad_block(view: Any, address: int, length: int) -> Any:
 
 
 @kernel
-def _matches(place: int, key_hash: Any, tag: Any, begin: int, end: int) -> bool:
+def matches(place: int, key_hash: Any, tag: Any, begin: int, end: int) -> bool:
+    """Say whether the item at `place` has this hash and tag, and a time within [begin, end]."""
     if load_u64(place + _HASH) != key_hash:
         return False
     found = load_u32(place + _TAG)
@@ -148,7 +149,7 @@ def walk_chain(
         following = np.int64(load_u32(place + _LINK))
         if following >= row:
             return BAD_CHAIN, 0, walked
-        if row <= published and _matches(place, wanted, wanted_tag, begin, end):
+        if row <= published and matches(place, wanted, wanted_tag, begin, end):
             store_i64(numbers + 8 * count, row)
             if rows_out != 0:
                 target = rows_out + count * item_bytes
@@ -225,7 +226,7 @@ def _walk_group(
             if following >= row or following > row_limit:
                 return BAD_CHAIN, steps_left
             goes_on = following != 0
-            if row <= published and _matches(
+            if row <= published and matches(
                 place,
                 load_u64(hashes + 8 * j),
                 load_u32(tags + 4 * j),

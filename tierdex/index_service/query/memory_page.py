@@ -1,0 +1,142 @@
+"""One page of what memory found: its entries, and the cursor behind them, which is made when it is read.
+
+::
+
+    FoundRows (chained files, by column) ---+
+                                            +--> MessageColumns --> entries, PendingCursor
+    entries of other files (MemorySearch) --+
+
+Depends on answer, requests and indexfile.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tierdex.index_service.answer import Entry
+from tierdex.index_service.requests.cursor import SUM_MODULUS, Cursor, digest_query
+from tierdex.index_service.requests.repeats import Floors, fingerprints_of
+from tierdex.indexfile.hashing import signed_bits
+from tierdex.indexfile.layout import TOPIC_MASK
+from tierdex.indexfile.row_identity import fingerprints, text_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierdex.index_service.query.memory_search import MemoryFile
+    from tierdex.index_service.requests.repeats import Identity
+    from tierdex.indexfile.chained.message_finder import FoundRows
+
+_new_tuple: Any = tuple.__new__
+_NONE = repeat(None)
+
+
+def entries_of_rows(
+    found: FoundRows, begin: int, end: int, files: Sequence[MemoryFile], topic: str | None
+) -> list[Entry]:
+    """Return the entries of the rows [begin, end); `files` are those of the finder."""
+    which = found.file[begin:end]
+    if not which:
+        return []
+    places: list[Any]
+    if which[0] == which[-1]:  # newest file first
+        places = [repeat(value) for value in files[which[0]].place]
+    else:
+        places = list(zip(*(files[number].place for number in which), strict=True))
+    topics: Any = repeat(topic)
+    if topic is None:
+        tags = found.tag[begin:end]
+        topics = [files[n].names[tag & TOPIC_MASK] for n, tag in zip(which, tags, strict=True)]
+    columns = (found.queue_id, found.offset, found.size, found.timestamp)
+    values = zip(
+        topics, *(column[begin:end] for column in columns), *places, _NONE, _NONE, _NONE, _NONE,
+        strict=False,
+    )  # fmt: skip
+    return list(map(_new_tuple, repeat(Entry), values))
+
+
+class MessageColumns(NamedTuple):
+    """What tells the messages of a page apart, newest first, by column."""
+
+    topic: Sequence[str]
+    offset: Sequence[int]
+    size: Sequence[int]
+    queue_id: Sequence[int]
+    timestamp: Sequence[int]
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> MessageColumns:
+        """Take them from entries of messages; there is at least one."""
+        topic, queue_id, offset, size, timestamp, *_ = zip(*entries, strict=True)
+        return cls(topic, offset, size, queue_id, timestamp)
+
+    def are_cleared_by(self, floors: Floors) -> bool:
+        """Say whether no page before returned one of them, as far as that is quickly told."""
+        latest = max(self.timestamp)
+        return all(
+            floors.clears(((topic, offset, size, queue_id), latest))
+            for (topic, queue_id), (offset, size, _) in self._ranks(max).items()
+        )
+
+    def fingerprints(self) -> np.ndarray:
+        """Return the fingerprints (u8[n, 2]) of their identities."""
+        topics = [signed_bits(text_number(topic)) for topic in self.topic]
+        columns = np.array([topics, *self[1:]], np.int64)
+        return fingerprints(np.ascontiguousarray(columns.T).view(np.uint64))
+
+    def floors_below(self, floors: Floors) -> Floors:
+        """Return the floors when these were returned, too: the lowest of each queue, and the earliest."""
+        lowest: list[Identity] = [
+            ((topic, offset, size, queue_id), timestamp)
+            for (topic, queue_id), (offset, size, timestamp) in self._ranks(min).items()
+        ]
+        earliest = self.timestamp.index(min(self.timestamp))
+        location = tuple(column[earliest] for column in self[:-1])
+        return floors.lowered([*lowest, (location, self.timestamp[earliest])])
+
+    def _ranks(self, choose: Any) -> dict[tuple[str, int], tuple[int, int, int]]:
+        """Return the least or greatest (offset, size, time) of each (topic, queue)."""
+        ranks: Any = zip(self.offset, self.size, self.timestamp, strict=True)
+        names = list(zip(self.topic, self.queue_id, strict=True))
+        if len(set(names)) == 1:
+            return {names[0]: choose(ranks)}
+        chosen: dict[tuple[str, int], tuple[int, int, int]] = {}
+        for name, rank in zip(names, ranks, strict=True):
+            known = chosen.get(name)
+            chosen[name] = rank if known is None else choose(known, rank)
+        return chosen
+
+
+class PendingCursor(NamedTuple):
+    """What the cursor behind a page is made of, once somebody reads it."""
+
+    asked: tuple[object, ...]  # that `digest_query` takes
+    columns: MessageColumns  # of the page
+    surroundings: tuple[bytes, bytes]
+    place: int
+    file_id: str
+    before: Cursor | None  # that the page began with
+
+    def __call__(self) -> str:
+        """Return the cursor, as `CursorMaker.after` does."""
+        found = self.columns.fingerprints()
+        floors, total = Floors(), sum(found[:, 0].tolist())
+        if self.before is not None:
+            floors, total = self.before.floors, total + self.before.returned
+        return Cursor(
+            digest_query(*self.asked),
+            found[-1].tobytes(),
+            total % SUM_MODULUS,
+            *self.surroundings,
+            self.place,
+            self.file_id,
+            self.columns.floors_below(floors),
+        ).encode()
+
+
+def is_entry_of(cursor: Cursor, identity: Identity) -> bool:
+    """Say whether it is the entry that the cursor names."""
+    return bool(fingerprints_of([identity])[0].tobytes() == cursor.fingerprint)
