@@ -38,6 +38,15 @@ def lookup_of(topic, text, begin, end, max_count):
     return {"topic": topic, name: text, "max_count": max_count, **times}
 
 
+def assert_same(index, answers, singles, lookups):
+    """Check that both are the same, but that a single query may know that nothing is left."""
+    for answer, single, lookup in zip(answers, singles, lookups, strict=True):
+        if answer.next_cursor is not None and single.next_cursor is None:
+            assert index.query(**lookup, cursor=answer.next_cursor).entries == []
+            answer.next_cursor = None
+        assert answer == single
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=st.lists(STEP, min_size=1, max_size=8), lookups=st.lists(LOOKUP, min_size=1, max_size=12)
@@ -57,11 +66,11 @@ def test_batch_answers_are_those_of_single_queries(tmp_path_factory, steps, look
                     put(index, key, offset, topic=topic, message_id=key, timestamp=timestamp)
         asked = [lookup_of(*lookup) for lookup in lookups]
         singles = [index.query(**lookup) for lookup in asked]
-        assert index.query_batch(asked) == singles
+        assert_same(index, index.query_batch(asked), singles, asked)
         plain = [{"topic": lookup[0] or "a", "key": lookup[1]} for lookup in lookups]
         for alike in (plain, [{**lookup, "topic": "a"} for lookup in plain]):
             singles = [index.query(**lookup) for lookup in alike]
-            assert index.query_batch(alike) == singles
+            assert_same(index, index.query_batch(alike), singles, alike)
             keys = pa.table({name: [lookup[name] for lookup in alike] for name in alike[0]})
             newest = index.query_batch_arrow(keys).to_pylist()
             firsts = [(i, one.entries[0]) for i, one in enumerate(singles) if one.entries]
