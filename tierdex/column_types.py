@@ -6,7 +6,7 @@ A column is a list (or another sequence), an array with `tolist` (numpy, pandas)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, SupportsIndex, TypedDict
 
 from tierdex.times import Time
@@ -41,5 +41,7 @@ Texts = str | Sequence[str | None] | ArrayColumn | ArrowColumn
 KeyLists = str | Sequence[str | Sequence[str] | None] | ArrayColumn | ArrowColumn
 Integers = SupportsIndex | Sequence[SupportsIndex] | ArrayColumn | ArrowColumn
 Times = Time | SupportsIndex | Sequence[Time | None] | ArrayColumn | ArrowColumn
-Bodies = Sequence[bytes] | ArrowColumn
-HeaderLists = Sequence[Sequence[tuple[str, bytes]] | None] | ArrowColumn
+Body = bytes | bytearray | memoryview | str
+Headers = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]]
+Bodies = Sequence[Body] | ArrowColumn
+HeaderLists = Sequence[Headers | None] | ArrowColumn

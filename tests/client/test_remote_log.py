@@ -88,6 +88,41 @@ def test_columns_of_any_kind_are_appended(client, log, topic, body):
 
 
 @pytest.mark.parametrize("door", ["log", "client"])
+def test_bodies_and_headers_are_what_users_write(log, client, topic, door):
+    of = {"log": log, "client": client}[door]
+    view = memoryview(b"abc")
+    rows = [
+        ("text \u00e4", {"h": "\u00e4", "i": b"\xff"}), (bytearray(b"b"), [("h", "x")]),
+        (view[::2], [["h", b"y"], ["h", b"z"]]), (b"d", None), ("", {}),
+    ]  # fmt: skip
+    for body, headers in rows:
+        of.append(topic=topic, queue_id=0, body=body, headers=headers)
+    bodies, headers = [list(column) for column in zip(*rows, strict=True)]
+    of.append_batch(topic=topic, queue_id=0, body=bodies, headers=headers)
+    found = log.read(topic, 0, 0).messages
+    assert [message.body for message in found] == 2 * [
+        "text \u00e4".encode(), b"b", b"ac", b"d", b""
+    ]  # fmt: skip
+    assert [message.headers for message in found] == 2 * [
+        (("h", "\u00e4".encode()), ("i", b"\xff")), (("h", b"x"),), (("h", b"y"), ("h", b"z")), (), (),
+    ]  # fmt: skip
+    for wrong in ({"body": 3}, {"body": None}, {"body": "\ud800"}):
+        with pytest.raises(errors.InvalidRequestError) as told:
+            of.append(**{"topic": topic, "queue_id": 0} | wrong)
+        assert told.value.field == "body"
+        with pytest.raises(errors.InvalidRequestError) as told:
+            of.append_batch(topic=topic, queue_id=0, body=[b"good", wrong["body"]])
+        assert told.value.field == "messages[1].body"
+    for headers in ({"h": 3}, {3: "h"}, ["ab"], [("h",)]):
+        with pytest.raises(errors.InvalidRequestError) as told:
+            of.append(topic=topic, queue_id=0, body=b"", headers=headers)
+        assert told.value.field == "headers"
+        with pytest.raises(errors.InvalidRequestError) as told:
+            of.append_batch(topic=topic, queue_id=0, body=[b"", b""], headers=[None, headers])
+        assert told.value.field == "messages[1].headers"
+
+
+@pytest.mark.parametrize("door", ["log", "client"])
 def test_one_key_is_given_as_a_key(log, client, topic, door):
     of = {"log": log, "client": client}[door]
     of.append(topic=topic, queue_id=0, body=b"a", key="k")

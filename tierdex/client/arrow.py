@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError
+from tierdex.log_service.given_messages import body_of, headers_of
 from tierdex.times import written_times
 
 if TYPE_CHECKING:
@@ -117,7 +118,14 @@ def _message_column(name: str, value: Any, count: int) -> Any:
     if name == "headers":
         header = pa.struct([("name", text), ("value", pa.binary())])
         pairs = [
-            None if row is None else [{"name": n, "value": v} for n, v in row] for row in value
+            None
+            if row is None
+            else [
+                {"name": n, "value": v} for n, v in headers_of(row, f"messages[{number}].headers")
+            ]
+            for number, row in enumerate(value)
         ]
         return pa.array(pairs, pa.list_(header))
+    if name == "body":
+        value = [body_of(row, f"messages[{number}].body") for number, row in enumerate(value)]
     return pa.array(value, kind)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tierdex.client.answers import read_explain, read_hints, read_json, read_missing, read_unasked
 from tierdex.client.arrow import arrow_body, load_arrow, message_columns, read_table
 from tierdex.client.call import ARROW_STREAM, Call, Pause, json_body, query_string
-from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.errors import UnavailableError
 from tierdex.log_service.answer import (
     AppendReceipt,
     ExpiredMessage,
@@ -22,7 +22,7 @@ from tierdex.log_service.answer import (
     Message,
     TimerHour,
 )
-from tierdex.log_service.given_messages import GivenMessages
+from tierdex.log_service.given_messages import GivenMessages, body_of, headers_of
 from tierdex.log_service.levels import Level, level_of
 from tierdex.value_rules import INT64_MAX, INT64_MIN, one_or_many, out_of_range
 
@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.client.call import Steps
-    from tierdex.column_types import Bodies, HeaderLists, Integers, KeyLists, Texts, Times
+    from tierdex.column_types import (
+        Bodies,
+        Body,
+        HeaderLists,
+        Headers,
+        Integers,
+        KeyLists,
+        Texts,
+        Times,
+    )
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, ReadPolicyName
@@ -54,11 +63,11 @@ def append(
     *,
     topic: str,
     queue_id: int,
-    body: bytes,
+    body: Body,
     key: str | None = None,
     keys: Keys | None = None,
     message_id: str | None = None,
-    headers: Any = None,
+    headers: Headers | None = None,
     timestamp: Time | None = None,
     deliver_at: Time | None = None,
     expect_offset: int | None = None,
@@ -68,13 +77,12 @@ def append(
     keys = one_or_many(key, keys)
     given = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
     message = {name: value for name, value in given._asdict().items() if value is not None}
-    try:
-        message["body"] = b64encode(body).decode()
-        if headers is not None:
-            pairs = [(name, b64encode(value).decode()) for name, value in headers]
-            message["headers"] = [{"name": name, "value": value} for name, value in pairs]
-    except (TypeError, ValueError) as error:
-        raise InvalidRequestError(f"must be bytes: {error}", field="body") from error
+    message["body"] = b64encode(body_of(body, "body")).decode()
+    if headers is not None:
+        message["headers"] = [
+            {"name": name, "value": b64encode(value).decode()}
+            for name, value in headers_of(headers, "headers")
+        ]
     if keys is not None:
         message["keys"] = [keys] if isinstance(keys, str) else list(keys)
     for name, value in message.items():

@@ -10,7 +10,7 @@ this folder.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -119,8 +119,16 @@ class Appender:
         """
         if self.is_one_batch(rows) and not self._committer.is_suspect:
             with suppress(_NoRoomError), self._committer.append_lock:  # below: with both locks
-                self._check(rows, level, expect, guard)
+                self._check_rows(rows, level, expect, guard)
                 return self._joined(self._stage(rows, can_write=False), level)
+        with self.both_locks():
+            self._check_rows(rows, level, expect, guard)
+            offsets = [self._stage_or_roll(piece) for piece in self._pieces(rows)]
+            return self._joined(offsets[0] if len(offsets) == 1 else np.concatenate(offsets), level)
+
+    @contextmanager
+    def both_locks(self) -> Iterator[None]:
+        """Hold both locks, over a journal that is sound. Raises UnavailableError while the disk hangs."""
         if not self._committer.commit_lock.acquire(timeout=self._timeout):
             raise UnavailableError(
                 f"a stage is full, and the disk has taken nothing for {self._timeout:g} s (`append_timeout`)"
@@ -129,11 +137,7 @@ class Appender:
             with self._committer.append_lock:
                 if self._committer.is_suspect:
                     self._committer.mend()
-                self._check(rows, level, expect, guard)
-                offsets = [self._stage_or_roll(piece) for piece in self._pieces(rows)]
-                return self._joined(
-                    offsets[0] if len(offsets) == 1 else np.concatenate(offsets), level
-                )
+                yield
         finally:
             self._committer.commit_lock.release()
             self._committer.hand_over()
@@ -142,18 +146,24 @@ class Appender:
         """Say whether rows fit one batch record, and so are there together or not at all after a crash."""
         return self._bytes_of(rows, 0, rows.row_count) <= self.batch_bytes
 
-    def _check(
-        self, rows: AppendRows, level: Level, expect: int | None, guard: Guard | None
-    ) -> None:
+    def check(self, topic: bytes, queue_id: int, level: Level, expect: int | None) -> None:
+        """Raise when no more appends are taken, or `expect` is not next. Holding `append_lock`."""
         self._check_accepts()
-        if guard is not None:
-            guard()
         if expect is None:
             return
-        topic = rows.queues.topics.value(int(rows.queues.topic_index[0]))
-        found = self._queues.next_offset(topic, int(rows.queues.queue_ids[0]))
+        found = self._queues.next_offset(topic, queue_id)
         if found != expect:
             raise ExpectationFailedError(self._committer.join(level), found)
+
+    def _check_rows(
+        self, rows: AppendRows, level: Level, expect: int | None, guard: Guard | None
+    ) -> None:
+        queues = rows.queues
+        topic = queues.topics.value(int(queues.topic_index[0]))
+        if guard is not None:
+            self._check_accepts()
+            guard()
+        self.check(topic, int(queues.queue_ids[0]), level, expect)
 
     def _joined(self, offsets: np.ndarray, level: Level) -> Appended:
         self._committer.note_staged(level)
@@ -186,6 +196,26 @@ class Appender:
             if column is not None:
                 total += int(column.offsets[end]) - int(column.offsets[first])
         return total
+
+    # -- room for one message, holding both locks ------------------------------------------------------
+
+    def open_journal(self) -> None:
+        """Have a journal that is not too old."""
+        if self._active.is_old and self.active_uuid is not None:
+            self.roll("old")
+        if self._active.journal is None:
+            self._active.open_next()
+
+    def empty_stage(self) -> None:
+        """Write what is staged."""
+        assert self._active.journal is not None, "opened before"
+        self._committer.write_stage(self._active.journal)
+
+    def open_another(self) -> None:
+        """Have a journal that is empty."""
+        if self.active_uuid is not None:
+            self.roll("full")
+            self._active.open_next()
 
     # -- one piece -------------------------------------------------------------------------------------
 

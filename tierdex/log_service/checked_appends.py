@@ -11,7 +11,12 @@ import numpy as np
 
 from tierdex.errors import InvalidRequestError, OffsetMismatchError
 from tierdex.log_service.appender import ExpectationFailedError
-from tierdex.log_service.message_columns import check_deliver_at, check_message, check_messages
+from tierdex.log_service.message_columns import (
+    check_deliver_at,
+    check_message,
+    check_messages,
+    rows_of,
+)
 from tierdex.log_service.pending import PendingAppend, PendingBatch
 from tierdex.value_rules import INT64_MAX, check_integer
 
@@ -53,20 +58,24 @@ class CheckedAppends:
         taken = writing.singles.append(given, now_ms, expect_offset, level)
         if taken is not None:
             return PendingAppend(*taken, level)
-        rows = check_message(self._settings, given, now_ms)
+        plain = check_message(self._settings, given, now_ms)
         if given.deliver_at is not None:
-            appended = _append_later(writing, given, rows, level)
+            appended = _append_later(writing, given, rows_of(plain), level)
             return PendingAppend(int(appended.offsets[0]), appended.commit, level)
         try:
-            appended = writing.appender.append(rows, level, expect=expect_offset)
+            return PendingAppend(
+                *writing.singles.append_checked(plain, expect_offset, level), level
+            )
         except ExpectationFailedError as failed:
-            raise self._mismatch(failed, rows, level, given, expect_offset) from None
-        return PendingAppend(int(appended.offsets[0]), appended.commit, level)
+            raise self._mismatch(failed, plain, level, expect_offset) from None
 
     def one_at_once(
         self, given: GivenMessages, expect_offset: int | None, durability: str
     ) -> PendingAppend | None:
-        """Stage one message where memory alone does it and a thread commits; else do nothing."""
+        """Stage one message where memory alone does it and a thread commits; else do nothing.
+
+        Raises InvalidRequestError for a written time that is none.
+        """
         writing = self._components.need_writing()
         level = self._components.level(durability, "durability")
         if writing.committer.wake is None or not writing.singles.is_loaded:
@@ -89,12 +98,15 @@ class CheckedAppends:
         return PendingBatch(appended.offsets, appended.commit, level)
 
     def _mismatch(
-        self, failed: ExpectationFailedError, rows: AppendRows, level: Level, given: GivenMessages,
+        self,
+        failed: ExpectationFailedError,
+        message: GivenMessages,
+        level: Level,
         expected: int | None,
-    ) -> OffsetMismatchError:  # fmt: skip
+    ) -> OffsetMismatchError:
         """Return the refusal, once everything below the right offset has the level."""
         self._components.need_writing().committer.wait(failed.commit, level)
-        name, queue_id = given.topic, int(rows.queues.queue_ids[0])
+        name, queue_id = message.topic, message.queue_id
         ends = self._end_offsets(name, queue_id)
         return OffsetMismatchError(
             f"offset {failed.next_offset} is next in {name!r} queue {queue_id}, not {expected}",

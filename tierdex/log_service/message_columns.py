@@ -16,10 +16,11 @@ import numpy as np
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 from tierdex.log_service.appender import AppendRows
+from tierdex.log_service.given_messages import GivenMessages, body_of, headers_of
 from tierdex.log_service.name_columns import plain_extras
 from tierdex.log_service.queue_table import RowQueues
 from tierdex.logfile.columns import BinaryColumn
-from tierdex.logfile.extras import Extra, encode_extras
+from tierdex.logfile.extras import Extra, encode_extra, encode_extras
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE
 from tierdex.times import to_ms, written_times
 from tierdex.value_rules import (
@@ -34,7 +35,6 @@ from tierdex.value_rules import (
 )
 
 if TYPE_CHECKING:
-    from tierdex.log_service.given_messages import GivenMessages
     from tierdex.settings import Settings
     from tierdex.value_columns import Rows
 
@@ -44,23 +44,34 @@ DELIVER_AT_END = MARKS_QUEUE * HOUR_MS  # the first one that no queue of the tim
 _NO_ROWS = np.zeros(1, np.uint32)
 
 
-def check_message(settings: Settings, given: GivenMessages, now_ms: int) -> AppendRows:
-    """Return one message as rows. Raises InvalidRequestError, RequestTooLargeError."""
-    topic = check_topic(given.topic, "topic").encode()
+def check_message(settings: Settings, given: GivenMessages, now_ms: int) -> GivenMessages:
+    """Return one message as the kernel takes it. Raises InvalidRequestError, RequestTooLargeError."""
+    topic = check_topic(given.topic, "topic")
     queue_id = check_integer(given.queue_id, "queue_id", 0, INT32_MAX)
     time = now_ms if given.timestamp is None else to_ms(given.timestamp, "timestamp")
-    if not isinstance(given.body, bytes | bytearray | memoryview):
-        raise InvalidRequestError("must be bytes", field="body")
-    body = np.frombuffer(given.body, np.uint8)
+    body = body_of(given.body, "body")
     _check_size(len(body), settings.max_message_bytes, "body")
     extra = _extra(settings, given.keys, given.message_id, given.headers, "")
-    rows = RowQueues(_topic_column([topic]), _NO_ROWS, np.array([queue_id], np.int32), 1)
-    extras = BinaryColumn(*encode_extras([extra])) if extra else None
-    if extras is not None:
-        _check_extras(settings, extras)
-    return AppendRows(
-        rows, BinaryColumn(np.array([0, len(body)], np.int64), body), np.array([time]), extras
+    if extra is None:
+        return GivenMessages(topic, queue_id, body, timestamp=time)
+    _check_extras(settings, len(encode_extra(extra)))
+    return GivenMessages(
+        topic, queue_id, body, list(extra.keys), extra.message_id, list(extra.headers), time
     )
+
+
+def rows_of(message: GivenMessages) -> AppendRows:
+    """Return one message that `check_message` returned as rows."""
+    extra = Extra(message.message_id, tuple(message.keys or ()), tuple(message.headers or ()))
+    return AppendRows(
+        RowQueues(
+            _topic_column([message.topic.encode()]), _NO_ROWS,
+            np.array([message.queue_id], np.int32), 1,
+        ),
+        BinaryColumn.from_values([message.body]),
+        np.array([message.timestamp]),
+        BinaryColumn(*encode_extras([extra])) if extra else None,
+    )  # fmt: skip
 
 
 def check_deliver_at(given: GivenMessages, count: int) -> np.ndarray:
@@ -147,7 +158,7 @@ def _bodies(body: Any) -> BinaryColumn:
     listed = list(body)
     for row, value in enumerate(listed):
         if not isinstance(value, bytes):
-            raise InvalidRequestError("must be bytes", field=f"messages[{row}].body")
+            listed[row] = body_of(value, f"messages[{row}].body")
     return BinaryColumn.from_values(listed)
 
 
@@ -162,7 +173,7 @@ def _extras(settings: Settings, given: GivenMessages, count: int) -> BinaryColum
     if given.headers is None:
         plain = plain_extras(settings, given.keys, given.message_id, count)
         if plain is not None:
-            _check_extras(settings, plain)
+            _check_extras(settings, plain.largest)
             return plain
     columns = []
     for name, values in (
@@ -182,7 +193,7 @@ def _extras(settings: Settings, given: GivenMessages, count: int) -> BinaryColum
             ]
         )
     )
-    _check_extras(settings, encoded)
+    _check_extras(settings, encoded.largest)
     return encoded
 
 
@@ -195,31 +206,21 @@ def _extra(
     most = settings.max_key_bytes
     if not isinstance(keys, Iterable | None):
         raise InvalidRequestError("must be a list of strings", field=f"{prefix}keys")
-    if not isinstance(headers, Iterable | None):
-        raise InvalidRequestError("must be pairs of a name and bytes", field=f"{prefix}headers")
     listed = [keys] if isinstance(keys, str) else list(keys or ())
     if message_id is not None:
         check_key(message_id, f"{prefix}message_id", most)
-    pairs = []
-    for header in headers or ():
-        if (
-            not isinstance(header, tuple | list) or len(header) != 2
-            or not isinstance(header[0], str) or not isinstance(header[1], bytes)
-        ):  # fmt: skip
-            raise InvalidRequestError("must be pairs of a name and bytes", field=f"{prefix}headers")
-        pairs.append((header[0], header[1]))
     return Extra(
         message_id,
         tuple(check_key(key, f"{prefix}keys", most) for key in listed),
-        tuple(pairs),
+        tuple(headers_of(headers, f"{prefix}headers")),
     )
 
 
-def _check_extras(settings: Settings, extras: BinaryColumn) -> None:
+def _check_extras(settings: Settings, largest: int) -> None:
     most = min(settings.max_message_bytes, EXTRA_BYTES_MOST)
-    if extras.largest > most:
+    if largest > most:
         raise RequestTooLargeError(
-            f"keys, message ID and headers of a message have {extras.largest} bytes, at most {most}",
+            f"keys, message ID and headers of a message have {largest} bytes, at most {most}",
             field="headers",
         )
 

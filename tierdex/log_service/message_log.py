@@ -35,7 +35,16 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from tierdex.clock import Clock
-    from tierdex.column_types import Bodies, HeaderLists, Integers, KeyLists, Texts, Times
+    from tierdex.column_types import (
+        Bodies,
+        Body,
+        HeaderLists,
+        Headers,
+        Integers,
+        KeyLists,
+        Texts,
+        Times,
+    )
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
@@ -140,11 +149,11 @@ class MessageLog(OperatedLog):
         *,
         topic: str,
         queue_id: int,
-        body: bytes,
+        body: Body,
         key: str | None = None,
         keys: Keys | None = None,
         message_id: str | None = None,
-        headers: Any = None,
+        headers: Headers | None = None,
         timestamp: Time | None = None,
         deliver_at: Time | None = None,
         expect_offset: int | None = None,
@@ -152,7 +161,8 @@ class MessageLog(OperatedLog):
     ) -> int:
         """Append one message; return its offset: 0, 1, 2, ... in each queue, without a gap.
 
-        `keys` is a list of strings, `key` one; `headers` a list of (name, bytes), `timestamp` int64 ms
+        `body` is bytes, or a string (its UTF-8); `keys` is a list of strings, `key` one; `headers` a dict or
+        a list of (name, value), values as a body; `timestamp` int64 ms
         (None: now). Returns once the message has the level `durability`: "received", "os", "disk" or
         "remote". With `expect_offset` the message is appended only if that offset is next. With a
         `deliver_at` (ms) that is still to come the message waits in the log, and goes to its queue then,
@@ -173,11 +183,11 @@ class MessageLog(OperatedLog):
         *,
         topic: str,
         queue_id: int,
-        body: bytes,
+        body: Body,
         key: str | None = None,
         keys: Keys | None = None,
         message_id: str | None = None,
-        headers: Any = None,
+        headers: Headers | None = None,
         timestamp: Time | None = None,
         deliver_at: Time | None = None,
         expect_offset: int | None = None,
@@ -212,10 +222,11 @@ class MessageLog(OperatedLog):
     ) -> AppendReceipt:
         """Append many messages by column, in order of rows; return their offsets.
 
-        `body` is Arrow binary or a list of bytes; `topic`, `queue_id` and `timestamp` are one value for all
-        rows or a column; `keys` a list of strings or one a row, or `key` one a row; `message_id` a string a
-        row (both quick as Arrow columns), `headers` a list of (name, bytes) a row, `deliver_at` one value or
-        a column that may hold None; the offset of a message that waits is -1. All or none: the whole call is
+        `body` is Arrow binary or a list of bytes or strings; `topic`, `queue_id` and `timestamp` are one
+        value for all rows or a column; `keys` a list of strings or one a row, or `key` one a row;
+        `message_id` a string a row (both quick as Arrow columns), `headers` a dict or a list of
+        (name, value) a row, `deliver_at` one value or a column that may hold None; the offset of a message
+        that waits is -1. All or none: the whole call is
         checked first. What fits one stage (4 MiB) is atomic across a crash; of more, a prefix of each queue
         may survive one. Raises as `append` does.
         """
@@ -230,10 +241,11 @@ class MessageLog(OperatedLog):
         *,
         topic: str,
         queue_id: int,
-        body: bytes,
+        body: Body,
         key: str | None = None,
         keys: Keys | None = None,
         message_id: str | None = None,
+        headers: Headers | None = None,
         timestamp: Time | None = None,
         expect_offset: int | None = None,
         durability: Durability = "disk",
@@ -244,7 +256,7 @@ class MessageLog(OperatedLog):
         `append_nowait`, in a thread.
         """
         keys = one_or_many(key, keys)
-        new = GivenMessages(topic, queue_id, body, keys, message_id, None, timestamp)
+        new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
         pending = self._appends.one_at_once(new, expect_offset, durability)
         if pending is not None:
             self._components.need_writing().committer.begin(pending.commit, pending.level)

@@ -475,7 +475,7 @@ class _OwnerOpening:
         kind.on_published = published
 
         singles = SingleAppends(
-            options.settings, self._queues, active, committer, components.check_accepts
+            options.settings, self._queues, active, committer, appender, components.check_accepts
         )
 
         def rolled() -> None:

@@ -131,6 +131,10 @@ class QueueTable:
                 return listed[:found].copy()
             self._tables.reserve(1 + len(self) // 2, 0, 0)
 
+    def reserve_one(self, name_bytes: int) -> None:
+        """Make room for a queue of a topic of so many bytes."""
+        self._tables.reserve(1, 1, name_bytes)
+
     def place(self, queues: np.ndarray, numbers: np.ndarray, turn: int) -> None:
         """Note what the journal of `turn` calls these queues (u4 both)."""
         k.place_queues(self.words, address(queues), address(numbers), len(queues), turn)

@@ -1,24 +1,28 @@
 """Single messages: one kernel call from the caller's values to a row in the stage.
 
-It takes what is plain: a topic and a queue that the journal knows, bytes, keys and a message ID, no headers.
-Everything else it refuses, nothing done, and the appender's general path says what is wrong or makes room.
-Depends on fileparts and the other modules of this folder.
+The kernel takes every message but one to be delivered later. What it refuses is wrong, or finds no room:
+`message_columns.check_message` tells what is wrong, and `append_checked` makes room and calls it again.
+Depends on fileparts, times and the other modules of this folder.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tierdex.errors import RequestTooLargeError
 from tierdex.fileparts.memory import address
 from tierdex.log_service.kernels import single_append as k
 from tierdex.log_service.message_columns import EXTRA_BYTES_MOST
+from tierdex.times import to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.log_service.active_journal import ActiveJournal
+    from tierdex.log_service.appender import Appender
     from tierdex.log_service.commit import Commit
     from tierdex.log_service.committer import Committer
     from tierdex.log_service.given_messages import GivenMessages
@@ -33,11 +37,12 @@ class SingleAppends:
 
     def __init__(
         self, settings: Settings, queues: QueueTable, active: ActiveJournal, committer: Committer,
-        check_accepts: Callable[[], None],
+        appender: Appender, check_accepts: Callable[[], None],
     ) -> None:  # fmt: skip
         self._queues = queues
         self._active = active
         self._committer = committer
+        self._appender = appender
         self._check_accepts = check_accepts
         self._arguments = np.zeros(k.ARGUMENTS_LENGTH, np.int64)
         self._place = address(self._arguments)
@@ -61,27 +66,73 @@ class SingleAppends:
 
         Raises as `check_accepts` does.
         """
-        topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at = given
-        if headers is not None or deliver_at is not None:
+        if given.deliver_at is not None:
             return None
-        committer = self._committer
-        with committer.append_lock:
+        with self._committer.append_lock:
             self._check_accepts()
-            journal = self._active.journal
-            if (
-                journal is None or journal.suspect or committer.is_suspect or self._active.is_old
-            ):  # fmt: skip
-                return None
-            self._look_at(journal)
-            offset = self._kernel(
-                self._place, topic, queue_id, body, keys, message_id,
-                time if timestamp is None else timestamp,
-                k.NO_EXPECTATION if expected is None else expected,
-            )  # fmt: skip
-            if offset < 0:
-                return None
-            committer.note_staged(level)
-            return offset, committer.join(level)
+            return None if self._active.is_old else self._taken(given, time, expected, level)
+
+    def append_checked(
+        self, given: GivenMessages, expected: int | None, level: Level
+    ) -> tuple[int, Commit]:
+        """Stage a message that `check_message` returned: make room for it.
+
+        Raises ExpectationFailedError, UnavailableError, RequestTooLargeError.
+        """
+        appender, topic = self._appender, given.topic.encode()
+        place = topic, given.queue_id, level, expected
+        if not self._committer.is_suspect:
+            with self._committer.append_lock:
+                appender.check(*place)
+                is_old = self._active.is_old
+                taken = None if is_old else self._reserved(given, topic, expected, level)
+                if taken is not None:
+                    return taken
+        with appender.both_locks():
+            appender.check(*place)
+            for make_room in appender.open_journal, appender.empty_stage, appender.open_another:
+                make_room()
+                taken = self._reserved(given, topic, expected, level)
+                if taken is not None:
+                    return taken
+        raise RequestTooLargeError(
+            "a message does not fit a journal: raise `journal_bytes`", field="body"
+        )
+
+    def _reserved(
+        self, given: GivenMessages, topic: bytes, expected: int | None, level: Level
+    ) -> tuple[int, Commit] | None:
+        """Stage one message, with room in the tables. Holding `append_lock`. Raises OSError."""
+        journal = self._active.journal
+        if journal is None:
+            return None
+        journal.reserve_one(len(topic))
+        self._queues.reserve_one(len(topic))
+        return self._taken(given, given.timestamp, expected, level)
+
+    def _taken(
+        self, given: GivenMessages, time: int, expected: int | None, level: Level
+    ) -> tuple[int, Commit] | None:
+        """Let the kernel take a message; None where it does not. Holding `append_lock`."""
+        topic, queue_id, body, keys, message_id, headers, timestamp, _later = given
+        if headers.__class__ is dict:
+            headers = list(headers.items())
+        if timestamp is None:
+            timestamp = time
+        elif timestamp.__class__ is not int and isinstance(timestamp, str | datetime):
+            timestamp = to_ms(timestamp, "timestamp")
+        committer, journal = self._committer, self._active.journal
+        if journal is None or journal.suspect or committer.is_suspect:
+            return None
+        self._look_at(journal)
+        offset = self._kernel(
+            self._place, topic, queue_id, body, keys, message_id, headers, timestamp,
+            k.NO_EXPECTATION if expected is None else expected,
+        )  # fmt: skip
+        if offset < 0:
+            return None
+        committer.note_staged(level)
+        return offset, committer.join(level)
 
     def let_go(self) -> None:
         """Keep nothing of the journal that was: its tables are large. Holding `append_lock`."""

@@ -5,8 +5,10 @@ one string?) than a kernel needs for its work. A kernel compiled for these types
 
     INTEGER   an integer that fits i8, numpy's too, no bool    number(x), or not is_number(x)
     TEXT      a str, or None                                   text_bytes(x) at text_address(x)
-    BYTES     a bytes, which may be empty                      the same
+    BYTES     bytes, bytearray, memoryview, or a str's UTF-8   the same; may be empty
     TEXTS     a str, a list or tuple of them, or None          text_at(x, i), for i below text_count(x)
+    PAIRS     a list or tuple of pairs of str and bytes,       name_at(x, i), value_at(x, i)
+              each a tuple or list, or None
 
 `text_bytes` is 0 when there is no text, or an empty bytes, NOT_PLAIN for everything else: other types,
 an empty text, more than one, lone surrogates; so is `text_count` for what is no list. Never an error: the
@@ -34,6 +36,8 @@ NativeValue: Any = _NativeValue
 
 NOT_PLAIN: Final = -1
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
+# A Py_buffer: its first word is where the bytes lie, its third how many.
+_BUFFER_WORDS, _BUFFER_ADDRESS, _BUFFER_BYTES = 12, 0, 2
 
 
 class _Taken(types.Type):
@@ -56,10 +60,15 @@ class _Texts(types.Type):
     """Some texts: the object (a str, list or tuple), how many it has, and which of the three it is."""
 
 
+class _Pairs(types.Type):
+    """Some pairs of a text and bytes, as texts are taken."""
+
+
 INTEGER: Final = _Integer("Integer")
 TEXT: Final = _Text("Text")
 BYTES: Final = _Bytes("Bytes")
 TEXTS: Final = _Texts("Texts")
+PAIRS: Final = _Pairs("Pairs")
 _OF_STR, _OF_LIST, _OF_TUPLE = range(3)
 _IS_STR: Final = 1 << 28  # Py_TPFLAGS_UNICODE_SUBCLASS
 
@@ -74,6 +83,7 @@ class _PairModel(models.StructModel):
 
 
 @register_model(_Texts)
+@register_model(_Pairs)
 class _TextsModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         members = [("object", types.voidptr), ("count", types.int64), ("kind", types.int64)]
@@ -142,17 +152,54 @@ def take_text(given: Any, c: Any) -> Any:
 
 
 @unbox(_Bytes)
-def _take_bytes(kind: Any, given: Any, c: Any) -> Any:
-    pair = _new_pair(kind, c, extent=NOT_PLAIN)
-    with c.builder.if_then(is_a(given, "PyBytes_Type", c), likely=True):
-        for name, field, result in (
-            ("PyBytes_AsString", "value", _I64), ("PyBytes_Size", "extent", _I64),
-        ):  # fmt: skip
+def _unbox_bytes(kind: Any, given: Any, c: Any) -> Any:
+    """Take bytes or a text, or what another object lends until the call ends."""
+    builder = c.builder
+    pair = _take_bytes(given, c)
+    lent = cgutils.alloca_once(builder, ir.ArrayType(_I64, _BUFFER_WORDS))
+    is_lent = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    lends = builder.or_(is_a(given, "PyByteArray_Type", c), is_a(given, "PyMemoryView_Type", c))
+    with builder.if_then(lends, likely=False):
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_I32, [c.pyapi.pyobj, lent.type, _I32]),
+            "PyObject_GetBuffer",
+        )  # fmt: skip
+        failed = builder.call(function, [given, lent, ir.Constant(_I32, 0)])
+        with builder.if_else(equals(builder, failed, 0), likely=True) as (taken, refused):
+            with taken:
+                builder.store(cgutils.true_bit, is_lent)
+                pair.value, pair.extent = (
+                    builder.load(cgutils.gep_inbounds(builder, lent, 0, word))
+                    for word in (_BUFFER_ADDRESS, _BUFFER_BYTES)
+                )
+            with refused:
+                c.pyapi.err_clear()  # not contiguous, or released
+
+    def give_back() -> None:
+        with builder.if_then(builder.load(is_lent), likely=False):
             function = cgutils.get_or_insert_function(
-                c.builder.module, ir.FunctionType(result, [c.pyapi.pyobj]), name
+                builder.module, ir.FunctionType(ir.VoidType(), [lent.type]), "PyBuffer_Release"
             )
-            setattr(pair, field, c.builder.call(function, [given]))
-    return NativeValue(pair._getvalue())
+            builder.call(function, [lent])
+
+    return NativeValue(pair._getvalue(), cleanup=give_back)
+
+
+def _take_bytes(given: Any, c: Any) -> Any:
+    """Return the pair of bytes, or of a text."""
+    pair = _new_pair(BYTES, c, extent=NOT_PLAIN)
+    with c.builder.if_else(is_a(given, "PyBytes_Type", c), likely=True) as (is_bytes, is_other):
+        with is_bytes:
+            for name, field, result in (
+                ("PyBytes_AsString", "value", _I64), ("PyBytes_Size", "extent", _I64),
+            ):  # fmt: skip
+                function = cgutils.get_or_insert_function(
+                    c.builder.module, ir.FunctionType(result, [c.pyapi.pyobj]), name
+                )
+                setattr(pair, field, c.builder.call(function, [given]))
+        with is_other:
+            _take_str(given, pair, c, least=0)
+    return pair
 
 
 def _new_pair(kind: Any, c: Any, *, extent: int) -> Any:
@@ -169,13 +216,13 @@ def is_a(given: Any, type_name: str, c: Any) -> Any:
     return c.builder.icmp_unsigned("==", found, wanted)
 
 
-def _take_str(given: Any, pair: Any, c: Any) -> None:
-    """Let `pair` be the UTF-8 of a str that is not empty; leave it alone for anything else."""
+def _take_str(given: Any, pair: Any, c: Any, *, least: int = 1) -> None:
+    """Let `pair` be the UTF-8 of a str of `least` bytes or more; leave it alone for anything else."""
     with c.builder.if_then(is_text(given, c), likely=True):
         is_good, data, size = c.pyapi.string_as_string_and_size(given)
         with c.builder.if_else(is_good, likely=True) as (then, otherwise):
             with then:
-                is_some = c.builder.icmp_signed(">", size, ir.Constant(size.type, 0))
+                is_some = c.builder.icmp_signed(">=", size, ir.Constant(size.type, least))
                 with c.builder.if_then(is_some, likely=True):
                     pair.value = c.builder.ptrtoint(data, _I64)
                     pair.extent = size
@@ -196,6 +243,19 @@ def is_text(given: Any, c: Any) -> Any:
 
 @unbox(_Texts)
 def _unbox_texts(kind: Any, given: Any, c: Any) -> Any:
+    taken = _take_list(kind, given, c)
+    with c.builder.if_then(is_text(given, c)):
+        taken.count = ir.Constant(_I64, 1)
+    return NativeValue(taken._getvalue())
+
+
+@unbox(_Pairs)
+def _unbox_pairs(kind: Any, given: Any, c: Any) -> Any:
+    return NativeValue(_take_list(kind, given, c)._getvalue())
+
+
+def _take_list(kind: Any, given: Any, c: Any) -> Any:
+    """Return what a list, a tuple or None is; anything else counts NOT_PLAIN."""
     builder = c.builder
     taken = cgutils.create_struct_proxy(kind)(c.context, builder)
     taken.object = builder.bitcast(given, cgutils.voidptr_t)
@@ -209,23 +269,38 @@ def _unbox_texts(kind: Any, given: Any, c: Any) -> Any:
                 taken.count = c.pyapi.tuple_size(given)
                 taken.kind = ir.Constant(_I64, _OF_TUPLE)
             with is_single:
-                with builder.if_then(is_text(given, c)):
-                    taken.count = ir.Constant(_I64, 1)
                 is_none = builder.icmp_unsigned("==", given, c.pyapi.borrow_none())
                 with builder.if_then(is_none):
                     taken.count = ir.Constant(_I64, 0)
-    return NativeValue(taken._getvalue())
+    return taken
 
 
 @intrinsic
 def text_count(typing_context: Any, taken: Any) -> Any:
-    """Return how many texts there are; NOT_PLAIN where the value is of another type."""
+    """Return how many texts or pairs there are; NOT_PLAIN where the value is of another type."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         proxy = cgutils.create_struct_proxy(signature.args[0])
         return proxy(context, builder, value=arguments[0]).count
 
-    return (types.int64(taken), generate) if isinstance(taken, _Texts) else None
+    return (types.int64(taken), generate) if isinstance(taken, _Texts | _Pairs) else None
+
+
+def _item_of(taken: Any, index: Any, c: Any) -> Any:
+    """Return an item of what `_take_list` took, the object itself where it is no list; or null."""
+    builder = c.builder
+    given = builder.bitcast(taken.object, c.pyapi.pyobj)
+    place = cgutils.alloca_once_value(builder, given)
+    for kind, name in ((_OF_LIST, "PyList_GetItem"), (_OF_TUPLE, "PyTuple_GetItem")):
+        with builder.if_then(equals(builder, taken.kind, kind)):
+            function = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(given.type, [given.type, _I64]), name
+            )
+            builder.store(builder.call(function, [given, index]), place)
+    found = builder.load(place)
+    with builder.if_then(cgutils.is_null(builder, found), likely=False):
+        c.pyapi.err_clear()  # an `__index__` of a later argument has cut the list
+    return found
 
 
 @intrinsic
@@ -235,24 +310,43 @@ def text_at(typing_context: Any, taken: Any, number: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         c = _Context(context, builder, context.get_python_api(builder))
         texts = cgutils.create_struct_proxy(signature.args[0])(context, builder, value=arguments[0])
-        given = builder.bitcast(texts.object, c.pyapi.pyobj)
-        place = cgutils.alloca_once_value(builder, given)
-        for kind, name in ((_OF_LIST, "PyList_GetItem"), (_OF_TUPLE, "PyTuple_GetItem")):
-            with builder.if_then(equals(builder, texts.kind, kind)):
-                function = cgutils.get_or_insert_function(
-                    builder.module, ir.FunctionType(given.type, [given.type, _I64]), name
-                )
-                builder.store(builder.call(function, [given, arguments[1]]), place)
         pair = _new_pair(TEXT, c, extent=NOT_PLAIN)
-        found = builder.load(place)
-        with builder.if_else(cgutils.is_null(builder, found)) as (is_gone, is_there):
-            with is_gone:
-                c.pyapi.err_clear()  # an `__index__` of a later argument has cut the list
-            with is_there:
-                _take_str(found, pair, c)
+        found = _item_of(texts, arguments[1], c)
+        with builder.if_then(cgutils.is_not_null(builder, found)):
+            _take_str(found, pair, c)
         return pair._getvalue()
 
     return (TEXT(taken, types.int64), generate) if isinstance(taken, _Texts) else None
+
+
+def _make_pair_reader(place: int, kind: Any, doc: str) -> Any:
+    def read(typing_context: Any, taken: Any, number: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            c = _Context(context, builder, context.get_python_api(builder))
+            pairs = cgutils.create_struct_proxy(signature.args[0])(
+                context, builder, value=arguments[0]
+            )
+            pair = _new_pair(kind, c, extent=NOT_PLAIN)
+            found = _item_of(pairs, arguments[1], c)
+            with builder.if_then(cgutils.is_not_null(builder, found)):
+                inner = _take_list(PAIRS, found, c)
+                with builder.if_then(equals(builder, inner.count, 2)):
+                    value = _item_of(inner, ir.Constant(_I64, place), c)
+                    if kind is TEXT:
+                        _take_str(value, pair, c, least=0)
+                    else:
+                        taken_bytes = _take_bytes(value, c)
+                        pair.value, pair.extent = taken_bytes.value, taken_bytes.extent
+            return pair._getvalue()
+
+        return (kind(taken, types.int64), generate) if isinstance(taken, _Pairs) else None
+
+    read.__doc__ = doc
+    return intrinsic(read)
+
+
+name_at = _make_pair_reader(0, TEXT, "Return the name of a pair; its bytes are NOT_PLAIN for none.")
+value_at = _make_pair_reader(1, BYTES, "Return the value of a pair, bytes or a text, likewise.")
 
 
 class _Context(NamedTuple):

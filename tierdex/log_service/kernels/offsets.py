@@ -58,6 +58,7 @@ N_BEGIN: Final = S_COUNT
 N_HAS_BEGIN: Final = S_HINT
 _TURN = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+_HALF: Final = 1 << 31
 _NO_ROW: Final = -1
 # The rows of an append, as kernels take them: where topics (u4, of the node) lie, and each row's index
 # among them (u4) and queue id (i4), with the bytes from one row to the next.
@@ -173,16 +174,41 @@ def number_queues(words: Any, rows: Any, count: int, out: int) -> None:
         store_u32(out + 4 * i, load_u32(find_queue_slot(words, topic, queue_id)) - np.uint32(1))
 
 
+@primitive
+def place_queue(state: int, number: int, turn: int) -> None:
+    """Note the number that the journal of this turn gave to a queue, which has no row there."""
+    store_u32(state + N_BEGIN, np.uint32(load_i64(state + N_NEXT) & np.int64(_LOW)))
+    store_u32(state + N_HAS_BEGIN, np.uint32(1))
+    store_u64(state + N_PLACE, (np.uint64(turn) << _TURN) | np.uint64(number))
+
+
+@primitive
+def hint_of(state: int) -> Any:
+    """Return how many messages the journal before got of a queue, 0 where that is not known."""
+    if load_u32(state + N_HAS_BEGIN) == 0:
+        return np.int64(0)
+    held = (load_i64(state + N_NEXT) - np.int64(load_u32(state + N_BEGIN))) & np.int64(_LOW)
+    return held if held < _HALF else np.int64(0)  # the low halves are known
+
+
+@primitive
+def number_queue(words: Any, name: int, length: int, queue_id: int) -> Any:
+    """Return the node's number of a queue, which is added if it is new. There is room."""
+    place = find_topic_slot(words, name, length)
+    topic = np.int64(load_u32(place)) - 1
+    if topic < 0:
+        topic = add_topic(words, place, name, length)
+    place = find_queue_slot(words, topic, queue_id)
+    number = np.int64(load_u32(place)) - 1
+    return number if number >= 0 else add_queue(words, place, topic, queue_id, 0, 0)
+
+
 @kernel
 def place_queues(words: Any, queues: int, numbers: int, count: int, turn: int) -> None:
     """Note the numbers (u4) that the journal of this turn gave to queues (u4), which have no row there."""
     for i in range(count):
         state = words[W_STATES] + STATE_BYTES * np.int64(load_u32(queues + 4 * i))
-        store_u32(state + N_BEGIN, np.uint32(load_i64(state + N_NEXT) & np.int64(_LOW)))
-        store_u32(state + N_HAS_BEGIN, np.uint32(1))
-        store_u64(
-            state + N_PLACE, (np.uint64(turn) << _TURN) | np.uint64(load_u32(numbers + 4 * i))
-        )
+        place_queue(state, np.int64(load_u32(numbers + 4 * i)), turn)
 
 
 @kernel

@@ -108,7 +108,7 @@ class JournalWriter(JournalReader):
 
     def follow(self, predecessor: Predecessor) -> None:
         """Note which journal this one takes over from; before the first write. Durable with `sync`."""
-        self._refuse_unless_writable()
+        self.refuse_unless_writable()
         self._file.write_at(PREDECESSOR_POSITION, encode_predecessor(predecessor, self.uuid))
 
     # -- room ------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class JournalWriter(JournalReader):
         `first_offsets` i8; `hints` u4: messages to expect here. A queue may stand there twice. Raises
         StageFullError, JournalFullError; then none is defined.
         """
-        self._refuse_unless_writable()
+        self.refuse_unless_writable()
         count = len(queues)
         assert len(first_offsets) == count, "one first offset a queue"
         out = np.empty(count, np.uint32)
@@ -167,6 +167,12 @@ class JournalWriter(JournalReader):
         )  # fmt: skip
         return out
 
+    def reserve_one(self, name_bytes: int) -> None:
+        """Make room in the tables for a row, and for its queue and topic. Raises OSError."""
+        self.refuse_unless_writable()
+        self.tables.reserve(1, 1, name_bytes)
+        self.tables.reserve_slots()
+
     @property
     def most_queues(self) -> int:
         """How many queues one call of `define` may name, whatever their topics are called."""
@@ -177,7 +183,7 @@ class JournalWriter(JournalReader):
 
         The caller asked `fits`. Their queues are defined. Rows are readable at once.
         """
-        self._refuse_unless_writable()
+        self.refuse_unless_writable()
         done = first
         while True:
             self.tables.reserve_slots()
@@ -230,7 +236,7 @@ class JournalWriter(JournalReader):
 
     def write(self, closed: ClosedStage) -> None:
         """Write a closed stage and publish it. Raises OSError; then the same may be written again."""
-        self._refuse_unless_writable()
+        self.refuse_unless_writable()
         assert closed is self._closed_stage, "written before, or another journal's"
         assert closed.position == self._scan.position, "batches are written in order"
         crc = self._scan.seal_record(closed.address, closed.length)
@@ -288,7 +294,7 @@ class JournalWriter(JournalReader):
         """
         if self.sealed:
             return self.published
-        self._refuse_unless_writable()
+        self.refuse_unless_writable()
         published = self.published
         if published > self.synced:
             try:
@@ -308,7 +314,7 @@ class JournalWriter(JournalReader):
         """
         if self.sealed:
             return
-        self._refuse_unless_writable()
+        self.refuse_unless_writable()
         assert self._closed_stage is None, "a closed stage is not written"
         assert not self.staged_count, "rows are staged"
         assert not self._stage[s.V_ENTRY_USED], "queues are defined and not written"
@@ -391,7 +397,8 @@ class JournalWriter(JournalReader):
             )
         raise StageFullError(f"{self.path}: the stage has no room for {count} more queues")
 
-    def _refuse_unless_writable(self) -> None:
+    def refuse_unless_writable(self) -> None:
+        """Raise ReadOnlyError, or OSError after a failed sync or an interrupt."""
         if not self._writable:
             raise ReadOnlyError(f"{self.path} is open for reading only")
         if self.suspect:

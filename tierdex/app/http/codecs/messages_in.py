@@ -61,8 +61,8 @@ class MessageColumns(NamedTuple):
     def append_at_once(
         self, log: MessageLog, durability: Durability, expect_offset: int | None
     ) -> PendingBatch | None:
-        """Stage one plain message where memory alone does it: for the event loop. None: use a thread."""
-        if not self._is_one or not self.columns.keys().isdisjoint(("headers", "deliver_at")):
+        """Stage one message where memory alone does it: for the event loop. None: use a thread."""
+        if not self._is_one or "deliver_at" in self.columns:
             return None
         pending = log.append_at_once(
             **self._one(), durability=durability, expect_offset=expect_offset

@@ -1,9 +1,10 @@
 """New queues of a journal: into its tables, and as entries of the batch that brings their first row.
 
+    define_queue  one queue -> its number, and an entry when it is new
     add_queues    a caller's queues -> numbers, entries behind those that wait in the stage
     take_entries  the entries of a batch that verified -> the tables (recovery)
 
-Both find room in the tables: Python saw to it. Depends on state, totals, intrinsics and layout.
+All find room in the tables: Python saw to it. Depends on state, totals, intrinsics and layout.
 """
 
 from __future__ import annotations
@@ -86,6 +87,31 @@ def add_queue(words: Any, place: int, topic: int, queue_id: int, first: int, hin
 
 
 @kernel
+def define_queue(
+    words: Any, stage: Any, name: int, length: int, queue_id: int, first: int, hint: int
+) -> Any:
+    """Return the number in the file of a queue, which gets an entry if it is new."""
+    place = find_topic_slot(words, name, length)
+    topic, new_bytes = np.int64(load_u32(place)) - 1, np.int64(0)
+    if topic < 0:
+        topic, new_bytes = add_topic(words, place, name, length), np.int64(length)
+    place = find_queue_slot(words, topic, queue_id)
+    number = np.int64(load_u32(place)) - 1
+    if number < 0:
+        number = add_queue(words, place, topic, queue_id, first, hint)
+        entry = stage[V_ENTRIES] + stage[V_ENTRY_USED]
+        store_u32(entry + _QUEUE, np.uint32(number))
+        store_u32(entry + _TOPIC, np.uint32(topic))
+        store_u32(entry + _ID, np.uint32(queue_id))
+        store_u16(entry + _NAME_BYTES, np.uint16(new_bytes))
+        store_u16(entry + _RESERVED, np.uint16(0))
+        store_i64(entry + _FIRST, first)
+        copy_bytes(entry + _BYTES, name, new_bytes)
+        stage[V_ENTRY_USED] += _BYTES + new_bytes
+    return np.int64(number)
+
+
+@kernel
 def add_queues(
     words: Any, stage: Any, names: int, name_ends: int, topics: int, queue_ids: int,
     first_offsets: int, hints: int, count: int, out: int,
@@ -95,29 +121,11 @@ def add_queues(
     Names as `find_queues` takes them; `first_offsets` i8; `hints` u4, messages to expect, or 0 for none.
     """
     for i in range(count):
-        which = np.int64(load_u32(topics + 4 * i))
-        begin, end = name_bounds(name_ends, which)
-        length = end - begin
+        begin, end = name_bounds(name_ends, np.int64(load_u32(topics + 4 * i)))
         queue_id = np.int64(load_i32(queue_ids + 4 * i))
-        place = find_topic_slot(words, names + begin, length)
-        topic, new_bytes = np.int64(load_u32(place)) - 1, np.int64(0)
-        if topic < 0:
-            topic, new_bytes = add_topic(words, place, names + begin, length), length
-        place = find_queue_slot(words, topic, queue_id)
-        number = np.int64(load_u32(place)) - 1
-        if number < 0:
-            first = load_i64(first_offsets + 8 * i)
-            hint = np.int64(load_u32(hints + 4 * i)) if hints != 0 else np.int64(0)
-            number = add_queue(words, place, topic, queue_id, first, hint)
-            entry = stage[V_ENTRIES] + stage[V_ENTRY_USED]
-            store_u32(entry + _QUEUE, np.uint32(number))
-            store_u32(entry + _TOPIC, np.uint32(topic))
-            store_u32(entry + _ID, np.uint32(queue_id))
-            store_u16(entry + _NAME_BYTES, np.uint16(new_bytes))
-            store_u16(entry + _RESERVED, np.uint16(0))
-            store_i64(entry + _FIRST, first)
-            copy_bytes(entry + _BYTES, names + begin, new_bytes)
-            stage[V_ENTRY_USED] += _BYTES + new_bytes
+        first = load_i64(first_offsets + 8 * i)
+        hint = np.int64(load_u32(hints + 4 * i)) if hints != 0 else np.int64(0)
+        number = define_queue(words, stage, names + begin, end - begin, queue_id, first, hint)
         store_u32(out + 4 * i, np.uint32(number))
 
 
