@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tierdex.errors import without_places
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tierdex.index_service.shown_message import ShownMessage
 
 
@@ -46,6 +48,25 @@ class Entry(NamedTuple):
         if self.message is not None:
             shown["message"] = self.message.to_dict()
         return shown
+
+
+Identity = tuple[tuple[Any, ...], int]
+"""What is the same in a repeat: (topic, then the location's fields in the schema's order), the time."""
+
+
+def identity_of(entry: Entry) -> Identity:
+    """Return an entry's identity: what a file's reader gives for its item as a `Candidate`."""
+    if entry.location is None:
+        return (entry.topic, entry.offset, entry.size, entry.queue_id), entry.timestamp
+    return (entry.topic, *entry.location.values()), entry.timestamp
+
+
+def without_repeats(entries: Iterable[Entry]) -> dict[Identity, Entry]:
+    """Return the first entry of each identity, in order."""
+    first: dict[Identity, Entry] = {}
+    for entry in entries:
+        first.setdefault(identity_of(entry), entry)
+    return first
 
 
 class LostOffsets(NamedTuple):

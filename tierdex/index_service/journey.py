@@ -11,7 +11,7 @@ A lookup returns the newest arrivals first, which need not be the newest in time
 Of a topic with more entries than are wanted those not older than the oldest one found are looked up again,
 which files of earlier times do not cost, until nothing newer in time can be left out.
 
-Depends on answer, requests and errors.
+Depends on answer and errors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tierdex.errors import IncompleteAnswerError, InvalidRequestError
-from tierdex.index_service.answer import Missing, Unasked
+from tierdex.index_service.answer import Missing, Unasked, without_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -171,10 +171,6 @@ class _Topic:
 
     def take(self, answer: Answer, most: int) -> None:
         """Keep the newest of these and of what was found."""
-        from tierdex.index_service.requests.repeats import (
-            without_repeats,
-        )  # has kernels: clients do not
-
         known = without_repeats([*self.entries, *answer.entries]).values()
         self.entries = sorted(known, key=_place, reverse=True)[:most]
         self.is_open = answer.next_cursor is not None

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tierdex.index_service.answer import Answer
+from tierdex.index_service.answer import Answer, identity_of
 from tierdex.index_service.query.paging import CursorMaker
 from tierdex.index_service.readers.entries import entries_of
 from tierdex.index_service.requests.lookups import Lookups
-from tierdex.index_service.requests.repeats import identity_of
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Entry, Missing

@@ -26,8 +26,8 @@ from tierdex.indexfile.row_identity import fingerprints, text_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierdex.index_service.answer import Identity
     from tierdex.index_service.query.memory_search import MemoryFile
-    from tierdex.index_service.requests.repeats import Identity
     from tierdex.indexfile.chained.message_finder import FoundRows
 
 _new_tuple: Any = tuple.__new__

@@ -8,7 +8,7 @@
 It sends no request and opens no file. Where memory does not tell, `Begun` says what was found and where the
 search stopped: the general path takes the rows and goes on there.
 
-Depends on matches, freshness, requests, readers, lifecycle, indexfile, fileparts, answer and errors.
+Depends on matches, freshness, paging, readers, lifecycle, indexfile, fileparts, answer and errors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ import numpy as np
 
 from tierdex.errors import TierdexError
 from tierdex.fileparts.filter import FilterGroup
-from tierdex.index_service.answer import Entry
+from tierdex.index_service.answer import Entry, without_repeats
 from tierdex.index_service.query.matches import FileMatches
 from tierdex.index_service.query.paging import CursorMaker
 from tierdex.index_service.readers.published_file import PublishedFile
-from tierdex.index_service.requests.repeats import without_repeats
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, TAG_NONE, TOPIC_MASK

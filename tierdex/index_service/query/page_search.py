@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
+from tierdex.index_service.answer import identity_of
 from tierdex.index_service.query.memory_page import (
     MessageColumns,
     PendingCursor,
@@ -25,7 +26,6 @@ from tierdex.index_service.query.memory_page import (
 from tierdex.index_service.query.memory_search import Begun, MemorySearch
 from tierdex.index_service.query.paging import CHAINED_FORM
 from tierdex.index_service.requests.cursor import decode_cursor, digest_query
-from tierdex.index_service.requests.repeats import identity_of
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.indexfile.lookup import START, Lookup
 

@@ -43,7 +43,7 @@ from tierdex.lifecycle.paths import parse_file_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tierdex.index_service.requests.repeats import Identity
+    from tierdex.index_service.answer import Identity
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_table import FileList
 

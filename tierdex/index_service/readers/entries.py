@@ -1,7 +1,7 @@
 """From rows (structured arrays of a file) to locations with the file's dictionaries resolved, and
 from locations to the entries of an answer.
 
-Depends on answer, requests and indexfile.
+Depends on answer and indexfile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.fileparts.dictionary import Dictionaries
-    from tierdex.index_service.requests.repeats import Identity
+    from tierdex.index_service.answer import Identity
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.file_handle import FileHandle
 

@@ -8,7 +8,7 @@ compacted (`identity_masks`).
 `fingerprints` stand for identities, the same in every form of a file. `Floors` say of most entries, in
 a few numbers, that they are no repeats of what was returned.
 
-Depends on indexfile.
+The identity of an entry is `answer.identity_of`. Depends on answer and indexfile.
 """
 
 from __future__ import annotations
@@ -24,30 +24,12 @@ from tierdex.indexfile.row_identity import fingerprints, text_number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tierdex.index_service.answer import Entry
-
-Identity = tuple[tuple[Any, ...], int]
-"""What is the same in a repeat: (topic, then the location's fields in the schema's order), the time."""
+    from tierdex.index_service.answer import Identity
 
 _BITS: Final = (1 << 64) - 1
 _MOST_FLOORS: Final = 16  # queues; a cursor stays short enough for a query string
 _MESSAGE_FIELDS: Final = 4  # topic, offset, size, queue
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-
-
-def identity_of(entry: Entry) -> Identity:
-    """Return an entry's identity: what a file's reader gives for its item as a `Candidate`."""
-    if entry.location is None:
-        return (entry.topic, entry.offset, entry.size, entry.queue_id), entry.timestamp
-    return (entry.topic, *entry.location.values()), entry.timestamp
-
-
-def without_repeats(entries: Iterable[Entry]) -> dict[Identity, Entry]:
-    """Return the first entry of each identity, in order."""
-    first: dict[Identity, Entry] = {}
-    for entry in entries:
-        first.setdefault(identity_of(entry), entry)
-    return first
 
 
 def first_of_each(columns: Sequence[np.ndarray]) -> np.ndarray:
