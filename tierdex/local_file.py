@@ -303,8 +303,7 @@ def _pages_in_memory(descriptor: int, position: int, length: int) -> int:
 
 def _write_all(descriptor: int, position: int, data: Buffer) -> None:
     view = memoryview(data).cast("B")
-    while view:
-        written = os.pwrite(descriptor, view, position)
+    while (written := os.pwrite(descriptor, view, position)) < len(view):
         position += written
         view = view[written:]
 

@@ -1,6 +1,6 @@
 """Arrow in requests and answers: the only client module that loads pyarrow, and only when needed.
 
-Depends on errors, times and pyarrow.
+Depends on errors, log_service.given_messages, times and pyarrow.
 """
 
 from __future__ import annotations

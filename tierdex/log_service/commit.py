@@ -86,6 +86,8 @@ class Commit:
 
     def _take_settled(self) -> list[Callable[[Commit], object]]:
         """Open the gates that are settled, and return whom to call. Holding the lock."""
+        if not self._gates and not self._callbacks:
+            return []
         for level, gate in self._gates.items():
             if self.is_settled(level):
                 gate.set()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tierdex.logfile.journal.file import Journal
 
 _SYNC_EVERY_BYTES = 64 << 20
+_RECEIVED, _OS, _DISK = Level.RECEIVED, Level.OS, Level.DISK  # an enum's attributes cost
 _IDLE_S = 1.0  # rows whose caller was interrupted before it could wait for them
 
 
@@ -65,9 +66,9 @@ class Committer:
         self.wait_remote: Callable[[Commit], None] = lambda commit: None
         self._next = Commit()
         self._staged_since: float | None = None
-        self._arrived = {level: Bell() for level in (Level.OS, Level.DISK, Level.REMOTE)}
+        self._arrived: dict[Level, Bell] = {}  # a bell where somebody waits for more
         self._to_tell: dict[Level, deque[Callable[[], object]]] = {
-            level: deque() for level in self._arrived
+            level: deque() for level in (Level.OS, Level.DISK, Level.REMOTE)
         }
         self.is_suspect = False
 
@@ -92,8 +93,8 @@ class Committer:
 
     def wait(self, commit: Commit, level: Level) -> None:
         """Return once the commit has reached `level`. Raises why it did not."""
-        self._wait_here(commit, min(level, Level.DISK))
-        if level is Level.REMOTE:
+        self._wait_here(commit, level if level <= _DISK else _DISK)
+        if level > _DISK:
             self.wait_remote(commit)
             commit.raise_error(level)
 
@@ -128,7 +129,7 @@ class Committer:
 
     def hand_over(self) -> None:
         """Let the thread commit when somebody waits: called by whoever releases `commit_lock`."""
-        if self._next.wanted > Level.RECEIVED and self.wake is not None:
+        if self._next.wanted > _RECEIVED and self.wake is not None:
             self.wake()
 
     def write_stage(self, journal: Journal) -> None:
@@ -144,7 +145,7 @@ class Committer:
 
     def arrival(self, level: Level) -> Bell:
         """Return the bell that rings when more messages reach `level`: take it, look, then wait."""
-        return self._arrived[max(level, Level.OS)]
+        return self._arrived.setdefault(max(level, Level.OS), Bell())
 
     def call_at_arrival(self, level: Level, callback: Callable[[], object]) -> None:
         """Call `callback()` once, in the thread that commits, when more messages reach `level`.
@@ -197,13 +198,13 @@ class Committer:
                 closed = None if journal is None else journal.close_stage()
             if journal is not None and closed is not None:
                 journal.write(closed)
-            commit.reach(Level.OS)
-            self.tell_arrived(Level.OS)
-            if commit.wanted >= Level.DISK or self._has_much_unsynced(journal):
+            commit.reach(_OS)
+            self.tell_arrived(_OS)
+            if commit.wanted >= _DISK or self._has_much_unsynced(journal):
                 self._sync()
                 commit.reach(Level.DISK)
                 self.tell_arrived(Level.DISK)
-            if commit.wanted is Level.REMOTE:
+            if commit.wanted > _DISK:
                 self.on_remote(commit)
         except OSError as error:
             self._fail(commit, _write_error(error))
@@ -259,9 +260,10 @@ class Committer:
 
     def tell_arrived(self, level: Level) -> None:
         """Wake those who wait for more messages at a level: one thread a level calls it."""
-        bell, self._arrived[level] = self._arrived[level], Bell()
-        bell.set()
-        if level is Level.OS:
+        bell = self._arrived.pop(level, None)
+        if bell is not None:
+            bell.set()
+        if level is _OS:
             self.on_written()
         waiting = self._to_tell[level]
         for _ in range(len(waiting)):  # not those who register meanwhile

@@ -50,7 +50,9 @@ class JournalReader:
         self._mapping: Mapping | None = mapping
         self._stage = np.zeros(s.STAGE_WORD_COUNT, np.int64)
         self._look_at(mapping)
-        self._stage[s.V_PUBLISHED] = scan.end.position
+        # The same numbers: Python takes and sets them in half the time.
+        self._state = self._stage.data
+        self._state[s.V_PUBLISHED] = scan.end.position
 
     # -- what the file says of itself ------------------------------------------------------------------
 
@@ -66,7 +68,7 @@ class JournalReader:
     @property
     def published(self) -> int:
         """Bytes of the file that every reader may see."""
-        return int(self._stage[s.V_PUBLISHED])
+        return self._state[s.V_PUBLISHED]
 
     @property
     def message_count(self) -> int:
@@ -200,7 +202,7 @@ class JournalReader:
 
     def _publish(self, end: int) -> None:
         """Let every reader see the bytes below `end`."""
-        self._stage[s.V_PUBLISHED] = end
+        self._state[s.V_PUBLISHED] = end
 
     def _look_at(self, mapping: Mapping) -> None:
         self._mapping = mapping

@@ -10,7 +10,7 @@ Depends on layout, fileparts, kernels and tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tierdex.fileparts.memory import address
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels import scan as k
 from tierdex.logfile.journal.kernels import state as s
-from tierdex.logfile.journal.kernels.batch_record import batch_crc, seal_record
+from tierdex.logfile.journal.kernels.batch_record import batch_crc, load_seal_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,6 +60,9 @@ class BatchScan:
         self._uuid = np.frombuffer(header.uuid, np.uint8)
         self._checkpoints = np.zeros(_CHECKPOINTS_FIRST, layout.CHECKPOINT)
         words = self.words = np.zeros(k.SCAN_WORDS, np.int64)
+        self._numbers = words.data  # the same, for Python
+        self._seal: Any = None  # loads with the first batch that is written,
+        self._step: Any = None  # as this does
         words[k.X_POSITION], words[k.X_NUMBER], words[k.X_CRC] = end
         words[k.X_SEED] = part_seed(header.uuid, Part.BATCH)
         words[k.X_UUID] = address(self._uuid)
@@ -73,12 +76,12 @@ class BatchScan:
     @property
     def position(self) -> int:
         """The byte behind the last batch."""
-        return int(self.words[k.X_POSITION])
+        return self._numbers[k.X_POSITION]
 
     @property
     def uuid_address(self) -> int:
         """Where kernels find the file's uuid, as long as the scan lives."""
-        return int(self.words[k.X_UUID])
+        return self._numbers[k.X_UUID]
 
     @property
     def synced_to(self) -> int:
@@ -93,15 +96,21 @@ class BatchScan:
 
     def seal_record(self, record: int, length: int) -> int:
         """Set the checksum of the batch at the address `record`, the next one; return it."""
-        words = self.words
-        seed = words[k.X_SEED]
-        return int(seal_record(record, length, seed, words[k.X_NUMBER], words[k.X_CRC]))
+        if self._seal is None:
+            self._seal = load_seal_record()
+        numbers = self._numbers
+        crc: int = self._seal(
+            record, length, numbers[k.X_SEED], numbers[k.X_NUMBER], numbers[k.X_CRC]
+        )
+        return crc
 
     def step(self, length: int, crc: int, tables_before: tuple[int, int]) -> None:
         """Go over a batch that was written; `tables_before` are messages and greatest time before it."""
-        if not k.step_over(self.words, length, crc, *tables_before):
+        if self._step is None:
+            self._step = k.load_step_over()
+        if not self._step(self.words, length, crc, *tables_before):
             self._grow()
-            k.step_over(self.words, length, crc, *tables_before)
+            self._step(self.words, length, crc, *tables_before)
 
     def take_file(
         self, read_at: ReadAt, tables: Tables, path: object, limit: int, piece: int = _PIECE_BYTES
@@ -250,8 +259,8 @@ def scan_rows(
 
 def bounds_of(tables: Tables) -> tuple[int, int]:
     """Return (messages, greatest time) as a checkpoint notes them."""
-    words = tables.words
-    return int(words[s.W_MESSAGES]), int(words[s.W_MAX_TIME])
+    words = tables.words.data
+    return words[s.W_MESSAGES], words[s.W_MAX_TIME]
 
 
 def position_before(checkpoints: np.ndarray, timestamp: int) -> int:

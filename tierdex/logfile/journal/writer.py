@@ -90,6 +90,7 @@ class JournalWriter(JournalReader):
             tables
         )  # messages and greatest time in batches that are closed
         if writable:
+            self._write_record = record_k.load_write_record()
             # Each with the zeroed record behind the batch.
             self._memory = [np.empty(stage_bytes + _RECORD, np.uint8) for _ in range(2)]
             self._addresses = [address(memory) for memory in self._memory]
@@ -116,12 +117,13 @@ class JournalWriter(JournalReader):
     @property
     def bytes_used(self) -> int:
         """Bytes of the batches that are closed, and of the rows that are staged."""
-        return int(self._stage[s.V_BEGIN] + self._stage[s.V_USED] + self._stage[s.V_ENTRY_USED])
+        state = self._state
+        return state[s.V_BEGIN] + state[s.V_USED] + state[s.V_ENTRY_USED]
 
     @property
     def staged_count(self) -> int:
         """Messages in the open stage."""
-        return int(self._stage[s.V_COUNT])
+        return self._state[s.V_COUNT]
 
     @property
     def closed_stage(self) -> ClosedStage | None:
@@ -199,8 +201,8 @@ class JournalWriter(JournalReader):
 
         The batch closed before it has to be written by then.
         """
-        stage = self._stage
-        if not stage[s.V_COUNT] and not stage[s.V_ENTRY_USED]:
+        state = self._state
+        if not state[s.V_COUNT] and not state[s.V_ENTRY_USED]:
             return None
         assert self._closed_stage is None, "the closed stage is not written yet"
         try:
@@ -211,13 +213,11 @@ class JournalWriter(JournalReader):
             raise
 
     def _close_stage(self) -> ClosedStage:
-        stage, memory, tables = self._stage, self._memory[0], self.tables
-        begin, count, place = (int(stage[w]) for w in (s.V_BEGIN, s.V_COUNT, s.V_ADDRESS))
-        length = int(
-            record_k.write_record(
-                tables.words, stage, self._next_number, self._scan.uuid_address,
-                self.synced // BLOCK_BYTES,
-            )
+        state, memory, tables = self._state, self._memory[0], self.tables
+        begin, count, place = state[s.V_BEGIN], state[s.V_COUNT], state[s.V_ADDRESS]
+        length = self._write_record(
+            tables.words, self._stage, self._next_number, self._scan.uuid_address,
+            self.synced // BLOCK_BYTES,
         )  # fmt: skip
         closed = ClosedStage(memory, place, begin, length, count, self._bounds_closed)
         self._bounds_closed = bounds_of(tables)
@@ -226,8 +226,8 @@ class JournalWriter(JournalReader):
         self._addresses.reverse()
         # Readers of staged rows look here at any moment: the closed stage stands there before the open
         # one is another.
-        stage[s.V_CLOSED_BEGIN] = begin
-        stage[s.V_CLOSED_ADDRESS] = place
+        state[s.V_CLOSED_BEGIN] = begin
+        state[s.V_CLOSED_ADDRESS] = place
         self._closed_stage = closed
         self._open_stage(begin + length)
         return closed
@@ -246,7 +246,7 @@ class JournalWriter(JournalReader):
             self._scan.step(closed.length, crc, closed.bounds_before)
             # Published before the stage may be reused: a reader finds each row in one of the two.
             self._publish(closed.position + closed.length)
-            self._stage[s.V_CLOSED_ADDRESS] = 0
+            self._state[s.V_CLOSED_ADDRESS] = 0
             self._closed_stage = None
         except BaseException:
             self.suspect = True  # an interrupt: the batch is in the file, and not known to be
@@ -363,13 +363,13 @@ class JournalWriter(JournalReader):
             self._file.truncate(self.header.capacity)
 
     def _open_stage(self, position: int) -> None:
-        stage = self._stage
+        state = self._state
         room = min(self._stage_bytes, self.header.capacity - position) - layout.BATCH_UNIT
-        stage[s.V_BEGIN] = position
-        stage[s.V_ADDRESS] = self._addresses[0]
-        stage[s.V_USED] = _RECORD
-        stage[s.V_LIMIT] = room
-        stage[s.V_COUNT] = stage[s.V_ENTRY_USED] = 0
+        state[s.V_BEGIN] = position
+        state[s.V_ADDRESS] = self._addresses[0]
+        state[s.V_USED] = _RECORD
+        state[s.V_LIMIT] = room
+        state[s.V_COUNT] = state[s.V_ENTRY_USED] = 0
 
     def _fits_stage(self, columns: MessageColumns) -> bool:
         """Say whether a call surely fits the open stage: then it is one batch."""

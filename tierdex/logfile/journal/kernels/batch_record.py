@@ -12,9 +12,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from numba import types
 
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     store_i64,
@@ -81,3 +82,16 @@ def seal_record(address: int, length: int, seed: Any, number: int, previous: int
     crc = batch_crc(address, length, seed, number, previous)
     store_u32(address + _R_CRC, np.uint32(crc))
     return crc
+
+
+_WORDS: Any = types.Array(types.int64, 1, "C")
+
+
+def load_write_record() -> Any:
+    """Return what calls `write_record`: numba's look at the arguments would double what it costs."""
+    return direct_call(write_record, _WORDS, _WORDS, types.int64, types.int64, types.int64)
+
+
+def load_seal_record() -> Any:
+    """Return what calls `seal_record`, likewise."""
+    return direct_call(seal_record, *[types.int64] * 5)

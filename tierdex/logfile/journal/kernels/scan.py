@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+from numba import types
 
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
@@ -190,6 +191,12 @@ def step_over(scan: Any, length: int, crc: int, messages: int, greatest: int) ->
     scan[X_NUMBER] += 1
     scan[X_CRC] = crc
     return True
+
+
+def load_step_over() -> Any:
+    """Return what calls `step_over`, and does not look at the arguments first."""
+    words: Any = types.Array(types.int64, 1, "C")
+    return direct_call(step_over, words, *[types.int64] * 4)
 
 
 @kernel
