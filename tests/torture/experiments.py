@@ -316,7 +316,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "row-readers", "odd text in CSV and JSON lines, beside a simple reading of the same", "rows",
-        row_readers.read_odd_text, dose=20_000_000, small_dose=4_000, minutes=90,
+        row_readers.read_odd_text, dose=7_500_000, small_dose=4_000, minutes=60,
     ),
     Experiment(
         "many-queues", "a million queues: small commits, watermarks kept", "queues", _many_queues,
