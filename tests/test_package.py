@@ -31,8 +31,8 @@ HEAVY = (
 )
 
 PUBLIC_NAMES = [
-    "Answer", "AppendReceipt", "ArrayColumn", "ArrowColumn", "AsyncClient", "Bodies", "Client", "DiskRoom",
-    "Durability", "Entry", "Explain", "FileInfo", "ForgetReceipt", "FoundMessages", "HeaderLists",
+    "Answer", "AppendReceipt", "ArrayColumn", "ArrowColumn", "AsyncClient", "Bodies", "Body", "Client",
+    "DiskRoom", "Durability", "Entry", "Explain", "FileInfo", "ForgetReceipt", "FoundMessages", "HeaderLists", "Headers",
     "Histogram", "Index", "Integers", "Journey", "KeyLists", "Keys", "KnownTopics", "LogFileInfo", "Lookup",
     "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
     "QueueReader", "ReadAnswer", "ReadPolicyName", "Receipt", "Settings", "ShownMessage", "Texts", "Time",

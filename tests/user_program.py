@@ -25,6 +25,7 @@ def right(index: tierdex.Index, client: tierdex.Client) -> int:
         topic=pa.array(["t"]), key=np.array(["k"]), message_id=[None], queue_id=np.int32(0),
         offset=range(1), size=pa.array([1]), timestamp=[datetime.now(UTC)],
     )  # fmt: skip
+    client.append_batch(topic="t", queue_id=0, body=["text", "texts"])
     client.append_batch(topic=["t"], queue_id=0, body=[b"x"], headers=[[("n", b"v")]], key=["k"])
     index.query_batch(
         [{"topic": "t", "key": "a", "begin": "2024-01-01T00:00:00Z"}, {"message_id": "m"}]
@@ -66,7 +67,7 @@ def wrong_log(log: tierdex.MessageLog, client: tierdex.Client) -> None:
     log.append_nowait(topic="t", queue_id=0, body=b"x", durability="dsk")  # refused
     client.append_batch(topic="t", queue_id=0, body=[b"x"], durability="dsk")  # refused
     log.append_batch(topic="t", queue_id=0, body="text")  # refused
-    client.append_batch(topic="t", queue_id=0, body=["text"])  # refused
+    client.append_batch(topic="t", queue_id=0, body=[7])  # refused
     log.append_batch(topic=3, queue_id=0, body=[b"x"])  # refused
     log.flush("dsk")  # refused
     client.read("t", 0, 0, visible="dsk")  # refused

@@ -43,5 +43,6 @@ Integers = SupportsIndex | Sequence[SupportsIndex] | ArrayColumn | ArrowColumn
 Times = Time | SupportsIndex | Sequence[Time | None] | ArrayColumn | ArrowColumn
 Body = bytes | bytearray | memoryview | str
 Headers = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]]
-Bodies = Sequence[Body] | ArrowColumn
+# No Sequence: a single text would be one, of texts.
+Bodies = list[bytes] | list[str] | list[Body] | tuple[Body, ...] | ArrowColumn
 HeaderLists = Sequence[Headers | None] | ArrowColumn

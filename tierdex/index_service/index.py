@@ -186,8 +186,6 @@ class Index(OperatedIndex):
         """
         if key is not None:
             keys = key if keys is None and key.__class__ is str else self._one_key(key, keys)
-        elif keys.__class__ is set:
-            keys = list(keys)
         moment: Any = timestamp
         if moment.__class__ is not int and isinstance(moment, (str, datetime)):
             moment = to_ms(moment, "timestamp")
@@ -204,12 +202,13 @@ class Index(OperatedIndex):
                 size,
                 queue_id,
             )
-        except (KeyError, TypeError):  # a new topic, or none at all; no such level
+        except (KeyError, TypeError):  # a new topic, or none at all; another level
             is_taken = False
-        if not is_taken:
-            self._put_refused(
-                topic, key, keys, message_id, queue_id, offset, size, timestamp, durability
-            )
+        if is_taken:
+            return durability
+        self._put_refused(
+            topic, key, keys, message_id, queue_id, offset, size, timestamp, durability
+        )
         return durability if durability in ("received", "os") else self.flush(durability)
 
     def _put_refused(

@@ -2,7 +2,7 @@
 
 The kernel takes every message but one to be delivered later. What it refuses is wrong, or finds no room:
 `message_columns.check_message` tells what is wrong, and `append_checked` makes room and calls it again.
-Depends on fileparts, times and the other modules of this folder.
+Depends on fileparts, times, value_rules and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tierdex.fileparts.memory import address
 from tierdex.log_service.kernels import single_append as k
 from tierdex.log_service.message_columns import EXTRA_BYTES_MOST
 from tierdex.times import to_ms
+from tierdex.value_rules import SECONDS_BEGIN, SECONDS_END
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,8 @@ class SingleAppends:
             return None
         journal.reserve_one(len(topic))
         self._queues.reserve_one(len(topic))
-        return self._taken(given, given.timestamp, expected, level)
+        # Its time was looked at: a `datetime` early in 1970 is no number of seconds.
+        return self._taken(given._replace(timestamp=None), given.timestamp, expected, level)
 
     def _taken(
         self, given: GivenMessages, time: int, expected: int | None, level: Level
@@ -121,6 +123,8 @@ class SingleAppends:
             timestamp = time
         elif timestamp.__class__ is not int and isinstance(timestamp, str | datetime):
             timestamp = to_ms(timestamp, "timestamp")
+        elif _is_like_seconds(timestamp):
+            return None
         committer, journal = self._committer, self._active.journal
         if journal is None or journal.suspect or committer.is_suspect:
             return None
@@ -154,3 +158,11 @@ class SingleAppends:
         self._arguments[k.A_STAGE] = journal.stage_address
         self._arguments[k.A_TURN] = self._active.turn
         self._journal, self._snapshots = journal, (of_node, of_journal)
+
+
+def _is_like_seconds(timestamp: Any) -> bool:
+    """Say whether a number is no time in milliseconds; what is no number `check_message` refuses."""
+    try:
+        return bool(SECONDS_BEGIN <= timestamp < SECONDS_END)
+    except TypeError:
+        return True

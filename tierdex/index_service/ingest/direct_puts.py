@@ -84,8 +84,7 @@ class DirectPuts:
         if len(self._names) >= _TOPICS_REMEMBERED:
             return False
         if not self.kernels:
-            self.kernels["received"], append = k.load()
-            self.kernels |= dict.fromkeys(("os", "disk", "remote"), append)
+            self.kernels["received"], self.kernels["os"] = k.load()
         self._names.append(topic)  # the name first: whoever finds the number finds the name
         number = self._cells[k.A_FIRST_TOPIC] + len(self._names) - 1
         self.topics[topic] = signed_bits(topic_seed(topic)), number

@@ -76,7 +76,7 @@ from tierdex.logfile.journal.kernels.state import (
     note_row,
 )
 from tierdex.logfile.layout import ExtraTag
-from tierdex.value_rules import MAX_TOPIC_BYTES, SECONDS_BEGIN, SECONDS_END
+from tierdex.value_rules import MAX_TOPIC_BYTES
 
 # Places of the arguments (i8 each).
 (
@@ -245,7 +245,6 @@ def _append(
         or not 0 <= extra_bytes <= _argument(arguments, A_MOST_EXTRA)
         or load_u8(name) < _SPACE  # the timer's topic, which no caller may name
         or not is_number(timestamp)
-        or SECONDS_BEGIN <= number(timestamp) < SECONDS_END
         or not is_number(expected)
     ):
         return refused
