@@ -32,11 +32,12 @@ HEAVY = (
 
 PUBLIC_NAMES = [
     "Answer", "AppendReceipt", "ArrayColumn", "ArrowColumn", "AsyncClient", "Bodies", "Body", "Client",
-    "DiskRoom", "Durability", "Entry", "Explain", "FileInfo", "ForgetReceipt", "FoundMessages", "HeaderLists", "Headers",
-    "Histogram", "Index", "Integers", "Journey", "KeyLists", "Keys", "KnownTopics", "LogFileInfo", "Lookup",
-    "Message", "MessageLog", "Missing", "NodeInfo", "NotReady", "OnError", "PendingAppend", "PendingBatch",
-    "QueueReader", "ReadAnswer", "ReadPolicyName", "Receipt", "Settings", "ShownMessage", "Texts", "Time",
-    "TimerHour", "Times", "TopicInfo", "Unasked", "__version__", "errors", "follow",
+    "DiskRoom", "Durability", "Entry", "Explain", "FileInfo", "ForgetReceipt", "FoundMessages",
+    "HeaderLists", "Headers", "Histogram", "Index", "Integers", "Journey", "KeyLists", "Keys",
+    "KnownTopics", "LogFileInfo", "Lookup", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady",
+    "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "ReadPolicyName",
+    "Receipt", "Settings", "ShownMessage", "Texts", "Time", "TimerHour", "Times", "TopicInfo",
+    "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
     "AlreadyExistsError", "AuthenticationError", "BacklogFullError", "ClosedError", "ConflictError",
