@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.app.logs import QUIET_THREAD
 from tierdex.compilation import compilations
+from tierdex.errors import UnavailableError
 from tierdex.index_service.health import NotReady
 
 if TYPE_CHECKING:
@@ -56,20 +57,21 @@ class FirstKernels:
         from tierdex.app.http.codecs import row_text
         from tierdex.index_service.warm_up import warm_up
 
+        writes = self._writes_index or self._writes_log
         try:
-            with tempfile.TemporaryDirectory(prefix="tierdex-warm-up-") as folder:
-                if self._writes_log:
-                    _use_log(Path(folder))
-                elif self._writes_index:
-                    _use_index(Path(folder))
-                row_text.warm_up()
-                if not self._writes_index and not self._writes_log:
-                    warm_up()  # a reader has no other files
-        except OSError as error:  # no folder can be written: the first requests load what they call
+            if writes:
+                with tempfile.TemporaryDirectory(prefix="tierdex-warm-up-") as folder:
+                    (_use_log if self._writes_log else _use_index)(Path(folder))
+            row_text.warm_up()
+            if not writes:
+                warm_up()  # a reader has no other files
+        except (OSError, UnavailableError) as error:
+            # No folder can be written, or its disk is full: the first requests load what they call.
             _LOGGER.warning("kernels are not loaded ahead", extra={"error": str(error)})
         finally:
             self._are_there.set()
-        warm_up()
+        if writes:
+            warm_up()
         threading.current_thread().name = "tierdex-kernels"
         if compilations.count:
             done = {"kernels": compilations.count, "seconds": round(compilations.seconds, 1)}
