@@ -25,7 +25,7 @@ def adopt(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Publish the files of a data folder, whose node another owner took over, under a new node."""
+    """Publish the files of a data folder whose node has another owner now, under a new node."""
     from tierdex.index_service.index import Index
     from tierdex.log_service.message_log import MessageLog
 

@@ -33,7 +33,7 @@ def bench(
     ] = None,
     output: options.Output = Form.TABLE,
 ) -> None:
-    """Measure put_batch, query_batch and single queries, in a folder that is removed again."""
+    """Measure put_batch, query_batch and single queries, in a temporary folder."""
     if entries < _LOOKUPS:
         raise InvalidRequestError(f"at least {_LOOKUPS}", field="--entries")
     with tempfile.TemporaryDirectory(dir=folder) as data:

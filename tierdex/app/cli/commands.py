@@ -24,7 +24,7 @@ GROUPS = ("keys", "log", "nodes", "spark")  # `make_cli` of the module makes the
 
 
 def make_cli(asked: str | None = None) -> typer.Typer:
-    """Return the command line application: all commands, or only `asked` if there is such a one."""
+    """Return the command line application: all commands, or only the command `asked` if it exists."""
     cli = typer.Typer(
         help="Finds any message of a log by its key or message ID, however old.",
         no_args_is_help=True,
@@ -43,7 +43,7 @@ def make_cli(asked: str | None = None) -> typer.Typer:
     return cli
 
 
-def _say_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"tierdex {__version__}")
         raise typer.Exit
@@ -52,7 +52,9 @@ def _say_version(asked: bool) -> None:
 def _with_version(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Say the version.", is_eager=True, callback=_say_version),
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
     ] = False,
 ) -> None:
     """Finds any message of a log by its key or message ID, however old."""

@@ -19,13 +19,14 @@ from tierdex.errors import InvalidRequestError
 
 def compact(
     roll: Annotated[
-        bool, typer.Option("--roll", help="Roll the unsealed file first, so that it goes too.")
+        bool,
+        typer.Option("--roll", help="Roll the unsealed file first, so that it is published too."),
     ] = False,
     yes: Annotated[
         bool,
         typer.Option(
             "--yes",
-            help="Delete what is in no manifest even if that is most of the node's objects.",
+            help="Delete the objects that no manifest lists, even if they are most of the node's objects.",
         ),
     ] = False,
     data: options.Data = None,
@@ -37,7 +38,7 @@ def compact(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Compact, upload and publish all that is due, of a message log in the folder as well."""
+    """Compact, upload and publish every file that is due, of the index and of a message log in the folder."""
     if yes and url is not None:
         raise InvalidRequestError("needs the data folder: not with --url", field="--yes")
     settings = {"background": False, **parse_settings(setting)}

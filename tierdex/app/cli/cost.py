@@ -76,13 +76,14 @@ class Requests(NamedTuple):
 
 def cost(
     lookups: Annotated[
-        int, typer.Option(min=0, help="Lookups a month that find their key in one published file.")
+        int,
+        typer.Option(min=0, help="Lookups per month that find their key in one published file."),
     ] = 100_000,
     readers: Annotated[
-        int, typer.Option(min=0, help="Processes that refresh; not with --url.")
+        int, typer.Option(min=0, help="Processes that refresh manifests; not with --url.")
     ] = 1,
     gib_month_usd: Annotated[
-        float, typer.Option(min=0, help="Price of a GiB stored a month.")
+        float, typer.Option(min=0, help="Price of one GiB stored for a month.")
     ] = 0.023,
     put_usd: Annotated[float, typer.Option(min=0, help="Price of a PUT or a LIST.")] = 0.000005,
     get_usd: Annotated[float, typer.Option(min=0, help="Price of a GET.")] = 0.0000004,
@@ -95,7 +96,7 @@ def cost(
 ) -> None:
     """Estimate the monthly bill of a store. Exit code 4 when a node cannot be read.
 
-    With --url the requests are those that the service has counted since its start.
+    With --url the bill uses the requests that the service has counted since its start.
     """
     target = Target(data, store, url, api_key)
     now_ms = SystemClock().now_ms()

@@ -48,10 +48,12 @@ def demo(
     index: Annotated[
         bool,
         typer.Option(
-            "--index", help="Load where each flight lies in a CSV file, and keep no flight."
+            "--index", help="Load only the locations of the flights, which stay in a CSV file."
         ),
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Load and publish, do not serve.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Load and publish, and do not serve.")
+    ] = False,
     data: options.Data = None,
     store: options.Store = None,
     setting: options.Set = None,

@@ -20,9 +20,10 @@ from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 
 def expire(
     before: Annotated[
-        str, typer.Option(help="Files sealed before this go: RFC 3339, a day, `7d` ago, ms.")
+        str,
+        typer.Option(help="Expire files sealed before this time: RFC 3339, a day, `7d` ago, ms."),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name them.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
     data: options.Data = None,
     store: options.Store = None,
     url: options.Url = None,
@@ -32,9 +33,10 @@ def expire(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Drop this node's published files, and files of its message log, sealed before a time.
+    """Expire this node's published files, and files of its message log, that were sealed before a time.
 
-    Messages go with their files, and their queues begin behind them. Exit code 4: a node cannot be read.
+    The messages of an expired file are gone, and their queues begin behind them. Exit code 4: a node
+    cannot be read.
     """
     asked: dict[str, Any] = {
         "before": asked_time(before, "--before"),

@@ -61,39 +61,48 @@ def follow(
         str | None, typer.Option("--topic", "-t", help="Topic (default: the source's name).")
     ] = None,
     time: Annotated[
-        str | None, typer.Option(help="Where the time stands (default: the record's own).")
+        str | None, typer.Option(help="Field that holds the time (default: the record's own time).")
     ] = None,
-    timezone: Annotated[str, typer.Option(help="Zone of times that do not say it.")] = "UTC",
+    timezone: Annotated[str, typer.Option(help="Time zone of times that name none.")] = "UTC",
     partitions: Annotated[
-        str | None, typer.Option(help="Numbers of partitions: 0,1,5 (default: all).")
+        str | None, typer.Option(help="Partitions to index: 0,1,5 (default: all).")
     ] = None,
     ordinal: Annotated[
-        str, typer.Option(help="i/n: the share of this one of n followers, i from 0.")
+        str, typer.Option(help="i/n: index the i-th of n shares of the partitions, i from 0.")
     ] = "0/1",
-    once: Annotated[bool, typer.Option("--once", help="End at the present end.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop at the present end of the log.")
+    ] = False,
     on_missing: Annotated[
         OnMissing, typer.Option(help="A message without a wanted key: skip (and count) or fail.")
     ] = OnMissing.SKIP,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Keep the messages, too, in a message log of the data folder."),
+        typer.Option(
+            "--keep", help="Store the messages, too, in a message log of the data folder."
+        ),
     ] = False,
     accept_other_log: Annotated[
         bool,
         typer.Option(
-            "--accept-other-log", help="Another log than before: index it from its beginning."
+            "--accept-other-log",
+            help="Accept that the source is another log than before, and index it from its beginning.",
         ),
     ] = False,
     metrics_port: Annotated[
         int | None,
-        typer.Option(help="Serve /metrics on this port of 127.0.0.1 meanwhile; 0: any free one."),
+        typer.Option(
+            help="Serve /metrics on this port of 127.0.0.1 while it runs; 0: any free port."
+        ),
     ] = None,
     source_option: Annotated[
         list[str] | None,
-        typer.Option("--source-option", metavar="NAME=VALUE", help="Of the source; repeatable."),
+        typer.Option(
+            "--source-option", metavar="NAME=VALUE", help="Option of the source; repeatable."
+        ),
     ] = None,
     source_config: Annotated[
-        Path | None, typer.Option(help="File of such lines: the place for passwords.")
+        Path | None, typer.Option(help="File of NAME=VALUE lines: the place for passwords.")
     ] = None,
     data: options.Data = None,
     store: options.Store = None,
@@ -102,7 +111,10 @@ def follow(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Index a log that others keep, from where the index is, until a signal or with --once to the end."""
+    """Index the log of another system from the last indexed record on.
+
+    Runs until a signal, or with --once to the end of the log.
+    """
     from tierdex.following.follow import follow as follow_source
 
     keep_few_arenas()
@@ -149,7 +161,7 @@ def follow(
 
 @contextmanager
 def _stopped_by_signals(follower: Follower) -> Iterator[None]:
-    """Let SIGTERM and SIGINT stop the follower; what was put is saved."""
+    """Let SIGTERM and SIGINT stop the follower, which saves its entries first."""
     caught = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(each, lambda *_: follower.stop()) for each in caught]
     try:

@@ -25,7 +25,7 @@ _INTERVAL_S = 0.5
 
 @contextmanager
 def follow_display(status: FollowStatus, say: Callable[[str], None]) -> Iterator[None]:
-    """Show `status` until the block ends; that a trouble is over is told by `say`."""
+    """Show `status` until the block ends; `say` reports the end of a problem."""
     ended = Bell()
     shown = threading.Thread(
         target=_show, args=(status, say, ended), name="tierdex-follow-display", daemon=True

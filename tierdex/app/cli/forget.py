@@ -44,21 +44,23 @@ def forget(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="One name a line: a key of --topic, or {topic, key} or {message_id}."),
+        typer.Option(help="One name per line: a key of --topic, or {topic, key} or {message_id}."),
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option(help="File of rows, or its URL: all of its entries; repeatable."),
+        typer.Option(help="A source file or its URL: forget all entries of its rows; repeatable."),
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(metavar="QUEUE:OFFSET", help="Only the entry there; repeatable."),
+        typer.Option(
+            metavar="QUEUE:OFFSET", help="Forget only the entry at this location; repeatable."
+        ),
     ] = None,
-    now: Annotated[bool, typer.Option("--now", help="Write the files anew at once.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Rewrite the files at once.")] = False,
     wait: Annotated[float, typer.Option(help="Seconds to wait for other owners.")] = 120.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the entries.")] = False,
     resume: Annotated[
-        str | None, typer.Option(metavar="REQUEST", help="Go on with a request.")
+        str | None, typer.Option(metavar="REQUEST", help="Continue this request.")
     ] = None,
     data: options.Data = None,
     store: options.Store = None,
@@ -67,11 +69,12 @@ def forget(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Forget keys and message IDs on every node: what is put later shows.
+    """Forget keys and message IDs on every node; entries that are put later stay visible.
 
-    Prints where the entries were, so that the messages themselves can be erased. Of a message log the
-    messages are forgotten with them, and printed; of its own node only. Exit code 4 while an owner has not
-    acknowledged, with --now a file was not written anew (go on with --resume), or another node has some.
+    Prints the locations of the entries, so that the messages themselves can be erased elsewhere. A message
+    log on this node forgets the messages too, and they are printed. Exit code 4 while an owner has not
+    acknowledged the request, while --now has not rewritten a file (continue with --resume), or while another
+    node holds entries.
     """
     names = _names(topic, key or [], message_id or [], file)
     if [bool(names), bool(source), resume is not None].count(True) != 1:
@@ -134,7 +137,7 @@ def _forgetting_sources(index: Any) -> Any:
 def _opened(
     target: Target, settings: dict[str, Any], wait: float
 ) -> Iterator[tuple[Any, dict[str, float]]]:
-    """Open as the folder's owner if there is a folder and nobody has it; else beside its owner.
+    """Open as the folder's owner if the folder exists and has no owner; else beside its owner.
 
     Yields what has the verbs, and what they are to be told of waiting.
 

@@ -19,7 +19,8 @@ from tierdex.errors import InvalidRequestError, NotFoundError
 
 def inspect(
     file: Annotated[
-        Path, typer.Argument(help="An index file or a log file, of any form, or RocketMQ's.")
+        Path,
+        typer.Argument(help="An index file or log file of any form, or a RocketMQ index file."),
     ],
     output: options.Output = Form.TABLE,
 ) -> None:

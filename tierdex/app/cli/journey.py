@@ -47,11 +47,11 @@ def journey(
     begin: options.Begin = None,
     end: options.End = None,
     max_count: Annotated[
-        int, typer.Option("--max-count", "-m", help="Most entries of a topic.")
+        int, typer.Option("--max-count", "-m", help="Maximum number of entries of a topic.")
     ] = 16,
     show: Annotated[bool, typer.Option("--show", help="Print the messages, too.")] = False,
     on_error: Annotated[
-        str, typer.Option(help="A file that cannot be asked: partial answer, or fail.")
+        str, typer.Option(help="What an unreadable file causes: partial or fail.")
     ] = "partial",
     fresh_within: options.FreshWithin = None,
     data: options.Data = None,

@@ -31,7 +31,7 @@ KeysPath = Annotated[
 
 def make_cli() -> typer.Typer:
     """Return the command group."""
-    cli = typer.Typer(help="Make, list and remove API keys.", no_args_is_help=True)
+    cli = typer.Typer(help="Create, list and remove API keys.", no_args_is_help=True)
     cli.command("create")(reporting(create))
     cli.command("list")(reporting(list_keys))
     cli.command("remove")(reporting(remove))
@@ -54,7 +54,7 @@ def create(
             "(`read:orders.*`); repeatable.",
         ),
     ],
-    name: Annotated[str, typer.Option(help="Whose key it is, for the list.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the user, for the list.")] = "",
     rate_limit: Annotated[
         float | None,
         typer.Option(min=0.001, help="Requests a second (default: the service's setting)."),
@@ -62,7 +62,7 @@ def create(
     data: options.Data = None,
     keys: KeysPath = None,
 ) -> None:
-    """Make a key and print it, once: the file keeps only its hash."""
+    """Create a key and print it once: the file keeps only its hash."""
     grants = [parse_grant(text) for text in scope]
     typer.echo(open_key_file(data, keys).create(*grants, name=name, rate_limit=rate_limit))
     say("this is the only time that the key is shown; send it as `Authorization: Bearer KEY`")
@@ -71,7 +71,7 @@ def create(
 def list_keys(
     data: options.Data = None, keys: KeysPath = None, output: options.Output = Form.TABLE
 ) -> None:
-    """List the keys by their ids; the keys themselves are not kept."""
+    """List the ids of the keys; the file does not keep the keys themselves."""
     rows = [
         {
             "id": row.id,
@@ -87,7 +87,7 @@ def list_keys(
 
 
 def remove(
-    key_id: Annotated[str, typer.Argument(help="The key's id, as in the list.")],
+    key_id: Annotated[str, typer.Argument(help="Id of the key, from `keys list`.")],
     data: options.Data = None,
     keys: KeysPath = None,
 ) -> None:
@@ -97,13 +97,13 @@ def remove(
 
 def digest(
     audit_secret: Annotated[
-        str, typer.Option(envvar="TIERDEX_AUDIT_SECRET", help="As the service has it.")
+        str, typer.Option(envvar="TIERDEX_AUDIT_SECRET", help="The service's audit secret.")
     ],
     name: Annotated[
-        str | None, typer.Argument(help="A key or message ID; without it a line of stdin each.")
+        str | None, typer.Argument(help="A key or message ID (default: each line of stdin).")
     ] = None,
 ) -> None:
-    """Print the digest under which audit lines tell of a message's key."""
+    """Print the digest that audit lines contain in place of a key."""
     lines = sys.stdin if name is None else [name]
     for line in lines:
         typer.echo(digest_of(audit_secret, line.rstrip("\n")))

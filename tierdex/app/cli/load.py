@@ -57,36 +57,36 @@ def load(
     timestamp: Annotated[
         str | None, typer.Option(help="Column or {template} (default: the file's own time).")
     ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Zone of times that do not say it.")] = None,
+    timezone: Annotated[str | None, typer.Option(help="Time zone of times that name none.")] = None,
     queue: Annotated[str | None, typer.Option(help="Number, column or {template}.")] = None,
     kind: Annotated[
         Kind | None, typer.Option(help="csv, jsonl or parquet (default: by the name).")
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV.")] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave bad rows out, and write them to --bad-rows.")
+        bool, typer.Option("--skip-bad", help="Skip bad rows, and append them to --bad-rows.")
     ] = False,
     bad_rows: Annotated[
-        Path, typer.Option(help="Bad rows are appended to this file, as JSON lines.")
+        Path, typer.Option(help="File to which bad rows are appended, as JSON lines.")
     ] = Path("bad-rows.jsonl"),
-    max_bad: Annotated[int, typer.Option(help="More bad rows than this end the load.")] = 10_000,
+    max_bad: Annotated[int, typer.Option(help="Stop the load after this many bad rows.")] = 10_000,
     take_last_line: Annotated[
         bool,
         typer.Option(
             "--take-last-line",
-            help="Load a last line that has no line break, too: nobody writes the file any more.",
+            help="Load a last line without a line break, too: the file is finished.",
         ),
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="Load what is loaded already once more.")
+        bool, typer.Option("--again", help="Load files again that are loaded already.")
     ] = False,
     notes: Annotated[
         Path | None,
         typer.Option(
-            help="With --url: the file that remembers what this service has (default: none)."
+            help="With --url: file that records what this service has loaded (default: none)."
         ),
     ] = None,
-    durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
+    durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK,
     data: options.Data = None,
     store: options.Store = None,
     url: options.Url = None,
@@ -96,10 +96,10 @@ def load(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Load files: each row becomes an entry that points back at its bytes.
+    """Load files: each row becomes an entry that locates the bytes of the row.
 
-    A file that was loaded before is left out. One that has grown, or whose load
-    was interrupted, goes on where it ended. Exit code 130: interrupted; 4: a last line waits for
+    A file that was loaded before is skipped. A file that has grown, or whose load
+    was interrupted, is continued. Exit code 130: interrupted; 4: a last line waits for
     its line break; 1: no row gave a key.
     """
     from tierdex.app.load.loader import Loader, Watch

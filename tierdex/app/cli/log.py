@@ -37,13 +37,15 @@ if TYPE_CHECKING:
 Topic = Annotated[str, typer.Option("--topic", "-t", help="Topic.")]
 QueueId = Annotated[int, typer.Option("--queue-id", "-q", help="Queue of the topic.")]
 Offset = Annotated[int, typer.Option(help="First offset.")]
-MaxCount = Annotated[int, typer.Option("--max-count", "-m", help="Most messages.")]
-Visible = Annotated[Level, typer.Option(help="The level that a message needs to be seen.")]
+MaxCount = Annotated[int, typer.Option("--max-count", "-m", help="Maximum number of messages.")]
+Visible = Annotated[Level, typer.Option(help="Read only messages that have reached this level.")]
 Policy = Annotated[
-    ReadPolicy | None, typer.Option(help="Where published messages come from; else as it is set.")
+    ReadPolicy | None,
+    typer.Option(help="Where published messages are read from (default: the setting)."),
 ]
 Written = Annotated[
-    Encoding, typer.Option(help="How bodies are written; what is not UTF-8 comes as base64.")
+    Encoding,
+    typer.Option(help="How bodies are printed; a body that is not UTF-8 is printed as base64."),
 ]
 COLUMNS = ("offset", "time", "keys", "message_id", "body")
 CSV_COLUMNS = (
@@ -65,15 +67,15 @@ def make_cli() -> typer.Typer:
 
 
 def append(
-    body: Annotated[str | None, typer.Argument(help="Body, as text.")] = None,
+    body: Annotated[str | None, typer.Argument(help="Body as text.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None,
     queue_id: QueueId = 0,
     file: Annotated[
-        Path | None, typer.Option(help="Take the body from this file; `-` is stdin.")
+        Path | None, typer.Option(help="Read the body from this file; `-` is stdin.")
     ] = None,
     lines: Annotated[
         Path | None,
-        typer.Option("--lines", help="Messages as JSON lines from this file; `-` is stdin."),
+        typer.Option("--lines", help="Read messages as JSON lines from this file; `-` is stdin."),
     ] = None,
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
     message_id: Annotated[
@@ -87,12 +89,12 @@ def append(
     ] = None,
     deliver_at: Annotated[
         str | None,
-        typer.Option(help="Deliver it then: milliseconds or RFC 3339. It waits in the log."),
+        typer.Option(help="Delay the message until this time: milliseconds or RFC 3339."),
     ] = None,
     expect_offset: Annotated[
         int | None, typer.Option(help="Append only if this offset is next in the queue.")
     ] = None,
-    durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
+    durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK,
     data: options.Data = None,
     store: options.Store = None,
     url: options.Url = None,
@@ -100,7 +102,7 @@ def append(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Append one message, or many from JSON lines: all of them or none."""
+    """Append one message, or many as JSON lines: all or none."""
     level, settings = durability.value, parse_settings(setting)
     if sum(each is not None for each in (body, file, lines)) != 1:
         raise InvalidRequestError("give a BODY, --file or --lines", field="append")
@@ -169,7 +171,7 @@ def read(
     offset: Offset = 0,
     max_count: MaxCount = 100,
     max_bytes: Annotated[
-        int, typer.Option(help="Most bytes of bodies, after the first message.")
+        int, typer.Option(help="Maximum bytes of bodies, after the first message.")
     ] = 1 << 20,
     visible: Visible = Level.DISK,
     policy: Policy = None,
@@ -183,7 +185,7 @@ def read(
 ) -> None:
     """Read messages of a queue from an offset on.
 
-    Exit code 0 found, 3 none there, 4 incomplete.
+    Exit code 0 found, 3 not found, 4 incomplete.
     """
     with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         answer: ReadAnswer = log.read(
@@ -227,9 +229,9 @@ def tail(
     topic: Topic,
     queue_id: QueueId = 0,
     last: Annotated[
-        int, typer.Option("--last", "-n", min=0, help="Begin so many before the end.")
+        int, typer.Option("--last", "-n", min=0, help="Begin this many messages before the end.")
     ] = 10,
-    follow: Annotated[bool, typer.Option(help="Wait for more until interrupted.")] = True,
+    follow: Annotated[bool, typer.Option(help="Wait for new messages until interrupted.")] = True,
     visible: Visible = Level.DISK,
     policy: Policy = None,
     encoding: Written = Encoding.TEXT,
@@ -240,9 +242,9 @@ def tail(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Write the newest messages of a queue, a line each, and then those that come.
+    """Print the newest messages of a queue, one per line, then new messages as they arrive.
 
-    A line is offset, time and body, or with `--output ndjson` a JSON object.
+    A line has offset, time and body, or with `--output ndjson` a JSON object.
     """
     if output not in (Form.TABLE, Form.NDJSON):
         raise InvalidRequestError("table or ndjson", field="--output")
@@ -289,8 +291,8 @@ def get(
 ) -> None:
     """Find the messages of a key or message ID, newest arrival first, with their bodies.
 
-    Exit code 0 found, 3 not found, 4 incomplete. A folder is opened as its owner does: while a service
-    holds it, ask that with --url.
+    Exit code 0 found, 3 not found, 4 incomplete. The command opens a folder as its owner: while a service
+    owns the folder, use --url.
     """
     times = asked_range(begin, end)
     target = Target(data, store, url, api_key)
@@ -338,7 +340,7 @@ def queues(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """List the topics of a message log, or the queues of one and the offsets they hold."""
+    """List the topics of a message log, or the queues of one topic with their offsets."""
     with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         if topic is None:
             topics = log.topics() if url is None else log.log_topics()
@@ -362,7 +364,7 @@ def offsets(
     queue_id: QueueId = 0,
     timestamp: Annotated[
         str | None,
-        typer.Option(help="Tell the least offset whose message is not older than this."),
+        typer.Option(help="Print the least offset whose message is not older than this time."),
     ] = None,
     data: options.Data = None,
     store: options.Store = None,
@@ -371,7 +373,7 @@ def offsets(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Tell where a queue begins, and where it ends at each level."""
+    """Print the first offset of a queue, and its end at each level."""
     queue = (topic, queue_id)
     with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         told: dict[str, Any] = {
@@ -391,7 +393,7 @@ def timers(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """List the hours in which messages with a `deliver_at` are to be delivered, and how many each."""
+    """Count the delayed messages (`deliver_at`) by the hour in which they are due."""
     with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
         rows: list[dict[str, Any]] = [hour._asdict() for hour in log.timers()]
     write_rows(output, rows, ("begin", "message_count"), whole={"hours": rows})

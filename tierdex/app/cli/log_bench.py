@@ -36,22 +36,20 @@ _LOAD_COLUMNS = (
 def bench(
     messages: Annotated[int, typer.Option(help="Messages to append in batches.")] = 1_000_000,
     size: Annotated[int, typer.Option(help="Bytes of a body.")] = 100,
-    queues: Annotated[int, typer.Option(help="Queues that they go to.")] = 1000,
+    queues: Annotated[int, typer.Option(help="Number of queues.")] = 1000,
     folder: Annotated[
         Path | None, typer.Option(help="Folder on the disk to measure (default: a temporary one).")
     ] = None,
     load: Annotated[
         str | None,
-        typer.Option(
-            help="Run one of the two seed loads instead: million-queues or strict-offsets."
-        ),
+        typer.Option(help="Run a seed load instead: million-queues or strict-offsets."),
     ] = None,
-    scale: Annotated[float, typer.Option(help="The part of the load, above 0, at most 1.")] = 0.001,
+    scale: Annotated[float, typer.Option(help="Fraction of the load, above 0, at most 1.")] = 0.001,
     store: options.Store = None,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Measure batches, single durable appends and reads, in a folder that is removed again.
+    """Measure batches, single durable appends and reads, in a temporary folder.
 
     With --load: 2 G messages of 58 B in a million queues, or 40 threads that write at `disk` and read;
     scaled, beside what the original asked and what this disk can do. --store says where files are published.

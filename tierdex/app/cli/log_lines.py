@@ -18,7 +18,7 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 def show_warnings_with_fields() -> None:
-    """Let warnings that nobody handles be written with their fields; Python's own way leaves them out."""
+    """Write unhandled warnings with their fields, which Python's default handler omits."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Line())
 

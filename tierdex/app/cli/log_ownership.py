@@ -20,12 +20,12 @@ def hand_over(
     data: options.Data = None,
     store: options.Store = None,
     timeout: Annotated[
-        float, typer.Option(help="Seconds until everything has to be published.")
+        float, typer.Option(help="Seconds within which everything must be published.")
     ] = 600.0,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Publish everything, and release the node of a log that nobody serves: another folder goes on."""
+    """Publish everything and release the log's node, for another folder to take over."""
     from tierdex.log_service.message_log import MessageLog
 
     folder = data or DEFAULT_DATA
@@ -45,13 +45,13 @@ def take_over(
         bool,
         typer.Option(
             "--lossy",
-            help="The log was not handed over, and its disk is gone: give up what was not published.",
+            help="The log was not handed over and its disk is lost: give up the unpublished messages.",
         ),
     ] = False,
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Let a folder go on with a log that another folder had: it owns the log's node from then on."""
+    """Make a folder the owner of the node of a log that another folder owned before."""
     from tierdex.lifecycle.manifest_log import list_nodes
     from tierdex.log_service.message_log import MessageLog
     from tierdex.settings import load_settings

@@ -22,15 +22,17 @@ def merge(
     store: Annotated[str, typer.Argument(help="Store: a folder, or a file://, s3:// URL.")],
     node: Annotated[str, typer.Option(help="Shared node that lists the runs.")] = "runs",
     older_than_hours: Annotated[
-        float, typer.Option(min=0, help="Only files that were sealed so long ago.")
+        float, typer.Option(min=0, help="Merge only files that were sealed this long ago.")
     ] = 24,
-    piece_items: Annotated[int, typer.Option(min=1, help="Items of a piece, about.")] = 20_000_000,
-    min_files: Annotated[int, typer.Option(min=2, help="Fewer files make no run.")] = 8,
+    piece_items: Annotated[
+        int, typer.Option(min=1, help="Approximate number of items of a merged file.")
+    ] = 20_000_000,
+    min_files: Annotated[int, typer.Option(min=2, help="Minimum number of files of a run.")] = 8,
     output: options.Output = Form.TABLE,
 ) -> None:
-    """Merge old files of all nodes into runs, which cost a lookup one object a day.
+    """Merge old files of all nodes into runs, so that a lookup reads one object per day.
 
-    Safe beside writers, readers and other merges, and to kill at any moment.
+    Safe beside writers, readers and other merges, and when killed at any moment.
     """
     from tierdex.pipeline.merge_job import merge_runs
 

@@ -24,7 +24,7 @@ _SKEW_TOLD_S = 10
 
 def make_cli() -> typer.Typer:
     """Return the command group; without a command it lists."""
-    cli = typer.Typer(help="List the nodes of a store; give up what a lost one never published.")
+    cli = typer.Typer(help="List the nodes of a store; give up what a lost node never published.")
     cli.callback(invoke_without_command=True)(reporting(nodes))
     cli.command("retire")(reporting(retire))
     return cli
@@ -41,7 +41,7 @@ def nodes(
 ) -> None:
     """List the nodes: live, late, silent, closed, retired, shared or unknown, and how far each has published.
 
-    What is said of a node is of its last record (heard_at), which a live one writes every live_interval.
+    Liveness comes from the last heartbeat of a node (heard_at), which a live node writes every live_interval.
 
     Exit code 4 when a node of the store cannot be read.
     """
@@ -63,14 +63,14 @@ def nodes(
 
 
 def retire(
-    node: Annotated[str, typer.Argument(help="The node whose owner, or owner of before, is gone.")],
+    node: Annotated[str, typer.Argument(help="The node whose data folder is lost.")],
     data: options.Data = None,
     store: options.Store = None,
     setting: options.Set = None,
 ) -> None:
     """Give up a node's acknowledged entries that were never published.
 
-    Answers then no longer wait for them. The node's published files stay. Use it when the node's
+    The node no longer holds back the `as_of` of answers. Its published files stay. Use it when the node's
     data folder is lost; otherwise start its owner again, or publish the folder with
     `tierdex adopt`.
     """

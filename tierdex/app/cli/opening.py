@@ -140,7 +140,7 @@ def opened_for_writing(
 def opened_owner(
     target: Target, settings: dict[str, Any], *, takeover: bool, accept_rollback: bool
 ) -> Iterator[tuple[Any, MessageLog | None]]:
-    """Open what writes a data folder, or a client: the index, and the message log above it or None."""
+    """Open the writer of a data folder, or a client: the index, and its message log or None."""
     if target.url is not None or not holds_log(target.data or DEFAULT_DATA):
         with opened_for_writing(
             target, settings, takeover=takeover, accept_rollback=accept_rollback
@@ -161,7 +161,7 @@ def opened_log(
 ) -> Iterator[Any]:
     """Open the message log of a data folder, or a client, and close it at the end.
 
-    For writing the folder is made where there is none; a store alone is only read. Raises NotFoundError,
+    For writing, a missing folder is created; a store alone is only read. Raises NotFoundError,
     FolderInUseError.
     """
     if target.url is not None:
@@ -180,7 +180,7 @@ def opened_log(
 def show_settings(settings: dict[str, Any]) -> ShowSettings:
     """Return the settings of showing messages; take those among `settings` out of it.
 
-    Where nobody set `message_timeout`, a person at a terminal waits longer than a service's caller.
+    The default of `message_timeout` is longer for a terminal than for a service.
     """
     from tierdex.resolving.show_settings import ShowSettings, load_show_settings
 

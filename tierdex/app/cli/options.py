@@ -51,7 +51,9 @@ Begin = Annotated[
     typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
 ]
 End = Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")]
-Cursor = Annotated[str | None, typer.Option(help="Go on after an earlier answer's next_cursor.")]
+Cursor = Annotated[
+    str | None, typer.Option(help="Continue after the next_cursor of an earlier answer.")
+]
 Data = Annotated[
     Path | None,
     typer.Option(help="Data folder (default: ./data).", envvar="TIERDEX_DATA", show_default=False),
@@ -59,7 +61,7 @@ Data = Annotated[
 Store = Annotated[
     str | None,
     typer.Option(
-        help="Store: a folder, or a file://, s3:// URL (default: that of the data folder; of a new one "
+        help="Store: a folder, or a file://, s3:// URL (default: the store of the data folder; if new "
         "DATA/store).",
         envvar="TIERDEX_STORE",
         show_default=False,
@@ -67,30 +69,29 @@ Store = Annotated[
 ]
 Url = Annotated[
     str | None,
-    typer.Option(help="Ask this service instead of a data folder.", envvar="TIERDEX_URL"),
+    typer.Option(help="Use this service instead of a data folder.", envvar="TIERDEX_URL"),
 ]
 ApiKey = Annotated[
     str | None,
-    typer.Option(help="Key for --url; better in the environment.", envvar="TIERDEX_API_KEY"),
+    typer.Option(help="API key for --url; better in the environment.", envvar="TIERDEX_API_KEY"),
 ]
 FreshWithin = Annotated[
-    float | None, typer.Option(help="Seconds; an older answer is incomplete and names the nodes.")
+    float | None,
+    typer.Option(help="Seconds; an answer from older manifests is incomplete and names the nodes."),
 ]
-Output = Annotated[Form, typer.Option("--output", "-o", help="How results are written.")]
+Output = Annotated[Form, typer.Option("--output", "-o", help="Form of the results.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A setting of the index; repeatable."),
 ]
 TakeOver = Annotated[
     bool,
-    typer.Option(
-        "--take-over", help="Fence the node's owner, even if it gave a sign of life lately."
-    ),
+    typer.Option("--take-over", help="Fence the node's owner, even if its heartbeat is recent."),
 ]
 AcceptRollback = Annotated[
     bool,
     typer.Option(
         "--accept-rollback",
-        help="The store was set back to an older copy on purpose: go on without what it lost.",
+        help="The store was restored from an older copy on purpose: continue without what it lost.",
     ),
 ]

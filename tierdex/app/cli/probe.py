@@ -32,21 +32,23 @@ DEFAULT_MEMORY = Path("tierdex-probe.json")
 
 
 def probe(
-    once: Annotated[bool, typer.Option("--once", help="Do one round, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run one round.")] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two rounds.", min=0.1)] = 60.0,
     publish_every: Annotated[
         float,
         typer.Option(
-            help="Seconds between two canaries that are followed until they are published.", min=0.0
+            help="Seconds between two canaries that are checked until they are published.", min=0.0
         ),
     ] = 3600.0,
-    durability: Annotated[Level, typer.Option(help="Level that a canary is put at.")] = Level.OS,
+    durability: Annotated[
+        Level, typer.Option(help="Level of the acknowledgement of a canary.")
+    ] = Level.OS,
     remember: Annotated[
         float,
-        typer.Option(help="Seconds for which canaries are looked up; keep it below retention."),
+        typer.Option(help="Seconds for which a canary is looked up; less than the retention."),
     ] = 7 * 86_400.0,
     memory: Annotated[
-        Path, typer.Option(help="File in which canaries are remembered between runs.")
+        Path, typer.Option(help="File that records the canaries between runs.")
     ] = DEFAULT_MEMORY,
     metrics_file: Annotated[
         Path | None,
@@ -62,9 +64,9 @@ def probe(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Put canaries and look them up in every state, to find a missed entry before a user does.
+    """Put canary entries and look them up in every state, to find a missed entry before a user does.
 
-    Exit code 0 all is well, 3 a canary was missed or is wrong, 4 incomplete, 1 no answer. Without
+    Exit code 0 every canary was found, 3 a canary was missed or is wrong, 4 incomplete, 1 no answer. Without
     --once the command runs until it is stopped; the exit code is that of the last round.
     """
     try:

@@ -27,16 +27,16 @@ def put(
         str | None, typer.Option("--message-id", "-i", help="Message ID.")
     ] = None,
     queue_id: Annotated[int, typer.Option(help="Queue.")] = 0,
-    offset: Annotated[int | None, typer.Option(help="Place of the message in its queue.")] = None,
-    size: Annotated[int, typer.Option(help="Bytes of the message.")] = 0,
+    offset: Annotated[int | None, typer.Option(help="Offset of the message in its queue.")] = None,
+    size: Annotated[int, typer.Option(help="Size of the message in bytes.")] = 0,
     timestamp: Annotated[
         str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
     ] = None,
     lines: Annotated[
         Path | None,
-        typer.Option("--lines", help="Entries as JSON lines from this file; `-` is stdin."),
+        typer.Option("--lines", help="Read entries as JSON lines from this file; `-` is stdin."),
     ] = None,
-    durability: Annotated[Level, typer.Option(help="Level to reach.")] = Level.DISK,
+    durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK,
     data: options.Data = None,
     store: options.Store = None,
     url: options.Url = None,
@@ -46,7 +46,7 @@ def put(
     take_over: options.TakeOver = False,
     accept_rollback: options.AcceptRollback = False,
 ) -> None:
-    """Put one entry, or many from JSON lines: all of them or none."""
+    """Put one entry, or many as JSON lines: all or none."""
     entries = _read_lines(lines) if lines is not None else None
     entry: dict[str, Any] = {}
     if entries is None:

@@ -44,28 +44,32 @@ def query(
     begin: options.Begin = None,
     end: options.End = None,
     max_count: Annotated[
-        int, typer.Option("--max-count", "-m", help="Most entries to answer.")
+        int, typer.Option("--max-count", "-m", help="Maximum number of entries.")
     ] = 64,
     cursor: options.Cursor = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Tell the plan that ran.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print the plan that ran.")] = False,
     proof: Annotated[
         bool,
-        typer.Option("--proof", help="With --explain -o json: what said no, for `verify --proof`."),
+        typer.Option(
+            "--proof", help="With --explain -o json: the proof of absence, for `verify --proof`."
+        ),
     ] = False,
     show: Annotated[
         bool,
-        typer.Option("--show", help="Print what was located: messages, or rows of local files."),
+        typer.Option("--show", help="Print the messages or file rows that the entries locate."),
     ] = False,
     on_error: Annotated[
-        str, typer.Option(help="A file that cannot be asked: partial answer, or fail.")
+        str, typer.Option(help="What an unreadable file causes: partial or fail.")
     ] = "partial",
     fresh_within: options.FreshWithin = None,
     id_time: Annotated[
         str | None,
-        typer.Option(help="The ID has its time inside: uuidv7, ulid, snowflake:EPOCH_MS or off."),
+        typer.Option(
+            help="Time that the message ID contains: uuidv7, ulid, snowflake:EPOCH_MS or off."
+        ),
     ] = None,
     rocketmq: Annotated[
-        Path | None, typer.Option(help="Look into RocketMQ's tiered index files in this folder.")
+        Path | None, typer.Option(help="Query the RocketMQ tiered index files in this folder.")
     ] = None,
     data: options.Data = None,
     store: options.Store = None,
@@ -74,7 +78,7 @@ def query(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Look a key or a message ID up.
+    """Look up a key or a message ID.
 
     Exit code 0 found, 3 not found, 4 incomplete.
     """
@@ -131,7 +135,7 @@ def _write(form: Form, answer: Answer, *, with_messages: bool) -> None:
 
 
 def _write_explain(answer: Answer) -> None:
-    """Write to stderr what the query took: totals, stages, and a line a file."""
+    """Write the cost of the query to stderr: totals, stages, and a line for each file."""
     assert answer.explain is not None
     told = answer.explain.to_dict()
     files, stages, nodes = told.pop("files"), told.pop("stages"), told.pop("nodes")

@@ -36,7 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0: any free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0: any free port.")] = None,
     allow_anonymous: Annotated[
         ScopeName | None,
         typer.Option(help="What callers without a key may do, on any address."),
@@ -52,7 +52,7 @@ def serve(
     read_only: Annotated[
         bool,
         typer.Option(
-            "--read-only", help="Answer queries only; without --data a node that keeps no state."
+            "--read-only", help="Answer queries only; without --data the service keeps no state."
         ),
     ] = False,
     take_over: options.TakeOver = False,
@@ -60,7 +60,7 @@ def serve(
 ) -> None:
     """Serve the index over HTTP, with the console at `/`.
 
-    A message log in the folder is served with it; `--set log=true` makes one.
+    A message log in the folder is served, too; `--set log=true` creates one.
     """
     settings = parse_settings(setting)
     flags = {
@@ -116,7 +116,7 @@ class Served(NamedTuple):
     showing: ShowSettings | None = None
 
     def is_new_store(self) -> bool:
-        """Say whether the store was named, and nothing was ever written there."""
+        """Return whether the store was named and is empty."""
         if self.store is None or self.settings.get("read_only") or "memory:" in self.store:
             return False
         from tierdex.lifecycle.manifest_log import list_nodes

@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
 
-Store = Annotated[str, typer.Argument(help="s3://BUCKET/PREFIX, or a folder all machines share.")]
-Node = Annotated[str, typer.Option(help="The shared node that publishes.")]
-Target = Annotated[int, typer.Option(min=1, help="Most entries of one file.")]
-Nodes = Annotated[list[str] | None, typer.Option("--from", help="Only these nodes; repeatable.")]
+Store = Annotated[
+    str, typer.Argument(help="s3://BUCKET/PREFIX, or a folder that all machines share.")
+]
+Node = Annotated[str, typer.Option(help="The shared node that publishes the files.")]
+Target = Annotated[int, typer.Option(min=1, help="Maximum number of entries of one file.")]
+Nodes = Annotated[
+    list[str] | None, typer.Option("--from", help="Merge only these nodes; repeatable.")
+]
 
 
 def make_cli() -> typer.Typer:
@@ -60,10 +64,10 @@ def build(
     node: Node = "spark",
     target_entries: Target = 5_000_000,
     time_bucket: Annotated[
-        str | None, typer.Option(help="No file holds two of these: '1 hour', '1 day'.")
+        str | None, typer.Option(help="Period of one file: '1 hour', '1 day'.")
     ] = None,
     offsets: Annotated[str, typer.Option(help="What an offset is: bytes, or sequence.")] = "bytes",
-    format: Annotated[str | None, typer.Option(help="Spark's name of the format.")] = None,
+    format: Annotated[str | None, typer.Option(help="Spark's name of the input format.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
     """Publish a table of entries as index files."""
@@ -86,25 +90,29 @@ def lookup(
     keys: Annotated[str, typer.Argument(help="Table with topic and key, or message_id.")],
     store: Store,
     out: Annotated[
-        str | None, typer.Option(help="Write Parquet, JSON or CSV there instead of stdout.")
+        str | None, typer.Option(help="Write Parquet, JSON or CSV to this place instead of stdout.")
     ] = None,
     how: Annotated[str, typer.Option(help="left, or inner.")] = "left",
-    max_count: Annotated[int | None, typer.Option(min=1, help="Most entries of one row.")] = None,
+    max_count: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of entries of one row.")
+    ] = None,
     on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail",
     fresh_within: options.FreshWithin = None,
     nodes: Nodes = None,
     id_time: Annotated[
         str | None,
         typer.Option(
-            help="The IDs have their time inside: uuidv7, ulid, snowflake:EPOCH_MS or off."
+            help="Time that the message IDs contain: uuidv7, ulid, snowflake:EPOCH_MS or off."
         ),
     ] = None,
-    format: Annotated[str | None, typer.Option(help="Spark's name of the keys' format.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Spark's name of the format of the keys.")
+    ] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Look up many keys at once, in what is published.
+    """Look up many keys at once in the published files.
 
-    Exit code 4 when a file could not be asked, or not as freshly as wanted (--on-error partial).
+    Exit code 4 when a file could not be read, or a manifest is too old (--on-error partial).
     """
     from tierdex.pipeline import last_scan
     from tierdex.pipeline import lookup as run_lookup
@@ -146,14 +154,22 @@ def merge(
     store: Store,
     node: Node = "spark",
     nodes: Nodes = None,
-    begin: Annotated[str | None, typer.Option(help="Entries from here on: ms or RFC 3339.")] = None,
-    end: Annotated[str | None, typer.Option(help="Entries up to here: ms or RFC 3339.")] = None,
-    below_items: Annotated[int, typer.Option(min=1, help="Files below this.")] = 1_000_000,
-    target_items: Annotated[int, typer.Option(min=1, help="Most items of a merge.")] = 20_000_000,
-    min_files: Annotated[int, typer.Option(min=2, help="Fewest files of a merge.")] = 2,
+    begin: Annotated[
+        str | None, typer.Option(help="Earliest time of the entries: ms or RFC 3339.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(help="Latest time of the entries: ms or RFC 3339.")
+    ] = None,
+    below_items: Annotated[
+        int, typer.Option(min=1, help="Merge files with fewer items.")
+    ] = 1_000_000,
+    target_items: Annotated[
+        int, typer.Option(min=1, help="Maximum number of items of a merge.")
+    ] = 20_000_000,
+    min_files: Annotated[int, typer.Option(min=2, help="Minimum number of files of a merge.")] = 2,
     output: Output = Form.TABLE,
 ) -> None:
-    """Merge small files into large ones while readers and writers go on."""
+    """Merge small files into large ones beside readers and writers."""
     from tierdex.pipeline import merge as run_merge
 
     with start() as spark:
@@ -189,7 +205,9 @@ def verify(
 
 def index(
     start: Start,
-    source: Annotated[str, typer.Argument(help="Parquet, JSON lines or CSV; stays where it is.")],
+    source: Annotated[
+        str, typer.Argument(help="Parquet, JSON lines or CSV; the files are not changed.")
+    ],
     store: Store,
     topic: Annotated[str, typer.Option("--topic", "-t", help="A column, or a fixed name.")],
     timestamp: Annotated[str, typer.Option(help="Column or SQL expression: ms or a timestamp.")],
@@ -204,14 +222,14 @@ def index(
     node: Node = "spark",
     target_entries: Target = 5_000_000,
     again: Annotated[
-        bool, typer.Option("--again", help="Index files once more that are indexed already.")
+        bool, typer.Option("--again", help="Index files again that are indexed already.")
     ] = False,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave bad rows out, and count and name them.")
+        bool, typer.Option("--skip-bad", help="Skip bad rows, and count and name them.")
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Make the rows of tables and logs findable without rewriting them."""
+    """Index the rows of tables and logs in place."""
     from tierdex.pipeline import index_table
 
     with start() as spark:
@@ -237,7 +255,7 @@ def pack(
     target: Annotated[Path, typer.Argument(help="Archive to write: .tar, .tar.gz or .tgz.")],
     output: Output = Form.TABLE,
 ) -> None:
-    """Pack this environment for executors that do not have the package (`--archive`)."""
+    """Pack this environment for executors without the package (`--archive`)."""
     from tierdex.pipeline.packing import pack_environment
 
     write_fields(output, {"archive": str(target), "bytes": pack_environment(target)})

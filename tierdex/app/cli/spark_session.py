@@ -41,7 +41,8 @@ def _session_options(
         list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark.")
     ] = None,
     archive: Annotated[
-        str | None, typer.Option(help="What `tierdex spark pack` wrote, for executors without it.")
+        str | None,
+        typer.Option(help="Archive of `tierdex spark pack`, for executors without the package."),
     ] = None,
     executor_python: Annotated[
         str | None, typer.Option(help="The executors' Python, with --archive.")

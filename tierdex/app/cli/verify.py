@@ -37,16 +37,20 @@ _SERVICES = ("http://", "https://")
 def verify(
     place: Annotated[
         str | None,
-        typer.Argument(help="An index or log file, a data folder, a store's URL, or a service's."),
+        typer.Argument(
+            help="An index or log file, a data folder, or the URL of a store or a service."
+        ),
     ] = None,
     proof: Annotated[
         Path | None,
-        typer.Option(help="Check this proof, or answer with one, against the store at PLACE."),
+        typer.Option(
+            help="Check this proof, or an answer that contains one, against the store at PLACE."
+        ),
     ] = None,
     entries: Annotated[
         bool,
         typer.Option(
-            "--entries", help="Compare the index of a store's logs with the messages, too."
+            "--entries", help="Compare the index with the messages of the store's logs, too."
         ),
     ] = False,
     store: options.Store = None,
@@ -54,10 +58,11 @@ def verify(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Check every checksum and invariant, also of the manifests. Exit code 1: something is broken.
+    """Check every checksum and invariant of files and manifests. Exit code 1: a check failed.
 
-    Of a store that is every object, index and log, beside its row, and that queues go on from file to file.
-    With --proof: check what an answer's proof says (`query --explain --proof`) against the store.
+    In a store the command checks every object against its manifest row, and that the offsets of each queue
+    continue from file to file. With --proof it checks the proof of an answer (`query --explain --proof`)
+    against the store.
     """
     place = place or store
     if place is None:

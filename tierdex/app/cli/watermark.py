@@ -17,9 +17,9 @@ from tierdex.app.cli.output import write_fields
 
 def watermark(
     topic: Annotated[str, typer.Option("--topic", "-t", help="Topic of the queue.")],
-    queue_id: Annotated[int, typer.Option("--queue-id", help="The queue.")] = 0,
+    queue_id: Annotated[int, typer.Option("--queue-id", help="Queue of the topic.")] = 0,
     node: Annotated[
-        str | None, typer.Option(help="A node of the store: how far it has published.")
+        str | None, typer.Option(help="Print how far this node of the store has published.")
     ] = None,
     data: options.Data = None,
     store: options.Store = None,
@@ -28,9 +28,9 @@ def watermark(
     output: options.Output = Form.TABLE,
     setting: options.Set = None,
 ) -> None:
-    """Show the end offset below which everything that was put is at each level.
+    """Print the end offset of a queue at each level: every entry below it has reached the level.
 
-    A broker that lost its index replays from there.
+    A broker that lost its index replays from this offset.
     """
     target = Target(data, store, url, api_key)
     with opened_for_reading(target, parse_settings(setting)) as index:
