@@ -50,7 +50,7 @@ ERRORS = [
     "UnavailableError", "UnsupportedFormatError",
 ]  # fmt: skip
 INDEX_VERBS = [
-    "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget",
+    "begin_query", "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget",
     "forget_sources", "forgettings", "health", "histogram", "known_topics", "nodes", "open",
     "put", "put_batch", "query", "query_batch", "query_batch_arrow", "query_batch_local",
     "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
@@ -83,7 +83,15 @@ def test_public_names_are_the_pinned_ones():
 def test_clients_have_the_verbs_of_the_index():
     # A client has nothing in memory to ask; /readyz tells a service's health, /metrics its requests to
     # the store and what it uses; peers ask each other.
-    own = {"open", "query_local", "query_batch_local", "health", "store_requests", "resources"}
+    own = {
+        "open",
+        "begin_query",
+        "query_local",
+        "query_batch_local",
+        "health",
+        "store_requests",
+        "resources",
+    }
     own |= {"unpublished", "forget_sources"}  # no request names a path
     verbs = set(INDEX_VERBS) - own
     for client in (tierdex.Client, tierdex.AsyncClient):

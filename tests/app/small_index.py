@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -154,8 +155,8 @@ class SmallIndex:
             as_of=answer.as_of,
         )
 
-    def query_local(self, topic=None, **values):
-        return None  # nothing is told at once
+    def begin_query(self, topic=None, **values):
+        return partial(self.query, topic, **values)  # nothing is told at once
 
     def unpublished(self, question):
         assert question.column_names == ["hash"]

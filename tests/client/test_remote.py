@@ -399,7 +399,15 @@ def test_address_must_be_one():
 def test_asynchronous_client_has_the_same_verbs(app):
     verbs = {name for name in dir(Client) if not name.startswith("_")}
     assert verbs == {name for name in dir(AsyncClient) if not name.startswith("_")}
-    of_process = {"open", "query_local", "query_batch_local", "health", "settings", "data_folder"}
+    of_process = {
+        "open",
+        "begin_query",
+        "query_local",
+        "query_batch_local",
+        "health",
+        "settings",
+        "data_folder",
+    }
     assert verbs >= {name for name in vars(Index) if not name.startswith("_")} - of_process
 
     async def run():

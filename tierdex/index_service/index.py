@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
@@ -22,7 +23,6 @@ from tierdex.index_service.answer import Answer
 from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.peers.peer_round import PeerRound
-from tierdex.index_service.query.answers import answer_query
 from tierdex.index_service.requests.entry_rules import (
     check_integer,
     check_location,
@@ -30,12 +30,13 @@ from tierdex.index_service.requests.entry_rules import (
 )
 from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
+from tierdex.index_service.single_queries import QueryOptions, SingleQueries, check_on_error
 from tierdex.indexfile.schema import message_schema
 from tierdex.times import to_ms
 from tierdex.value_rules import check_durability, check_key, one_or_many
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
     from types import TracebackType
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components
     from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.query.memory_search import Begun
-    from tierdex.index_service.requests.query import QueryRequest
     from tierdex.indexfile.schema import Schema
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.settings import Settings
@@ -67,6 +67,7 @@ class Index(OperatedIndex):
         super().__init__(components)
         self._settings = components.settings
         self._checker = components.checker
+        self._singles = SingleQueries(components, self._guard, self._age)
         self._queries = components.queries
         self._from_memory = components.local_queries.run
         self._fresh_within = components.settings.fresh_within
@@ -363,37 +364,16 @@ class Index(OperatedIndex):
         is_plain = not explain and not self._asks_peers and on_error in ("partial", "fail")
         begun: Begun | None = None
         if is_plain and (
-            (fresh_within is None and self._fresh_within is None) or self._is_within(fresh_within)
+            (fresh_within is None and self._fresh_within is None)
+            or self._age.is_within(self._age.limit(fresh_within))
         ):
             told = self._from_memory(topic, key, message_id, begin, end, max_count, cursor)
             if isinstance(told, Answer):
                 return told
             begun = told
         values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
-        key_hash = None if begun is None else begun.key_hash
-        request = make_request(self._settings, values, key_hash=key_hash)
-        fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
-        with self._guard:
-            self._age.prepare(limit)
-            peer_round = PeerRound()
-            answer = answer_query(
-                self._queries,
-                request,
-                begun,
-                explain=explain,
-                fail=fail,
-                peer_round=peer_round,
-            )
-            self._age.tell((answer,), limit, peer_round, fail=fail)
-            if answer.explain is not None:
-                nodes = self._components.catalogue.nodes()
-                answer.explain.nodes = [node._asdict() for node in nodes]
-                answer.explain.id_time = None if narrowed is None else narrowed._asdict()
-                if proof:
-                    answer.explain.proof = self._prove(request, peer_round)
-        if topic is not None:
-            self._components.local_queries.learn(topic)
-        return answer
+        options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
+        return self._singles.go_on(values, begun, options, narrowed)
 
     def query_local(
         self,
@@ -415,18 +395,30 @@ class Index(OperatedIndex):
 
         For callers that must not block, like an event loop. None tells nothing about the key.
         """
-        if self._asks_peers or explain or proof:
+        values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
+        options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
+        if not self._singles.may_begin(values, options):
             return None
-        if message_id is not None and (id_time is not None or self._has_id_time):
-            return None  # its times have to be narrowed first
-        if on_error not in ("partial", "fail"):
-            return None
-        if (fresh_within is not None or self._fresh_within is not None) and not self._is_within(
-            fresh_within
-        ):
-            return None
-        told = self._from_memory(topic, key, message_id, begin, end, max_count, cursor)
+        told = self._from_memory(*values)
         return told if isinstance(told, Answer) else None
+
+    def begin_query(self, topic: str | None = None, **asked: Any) -> Answer | Callable[[], Answer]:
+        """Return the answer of `query` if memory alone has it, in microseconds; else what returns it.
+
+        For callers that must not block, like an event loop, which call that on another thread: it goes on
+        from where memory stopped. `asked` are the arguments of `query_local`.
+        """
+        given = {name: asked[name] for name in asked.keys() & QueryValues._fields}
+        values = QueryValues(topic, **given)
+        options = QueryOptions(**{name: asked[name] for name in asked.keys() - given.keys()})
+        told: Answer | Begun | None = None
+        if self._singles.may_begin(values, options):
+            told = self._from_memory(*values)
+        if isinstance(told, Answer):
+            return told
+        if told is None:
+            return partial(self.query, topic, **asked)
+        return partial(self._singles.go_on, values, told, options)
 
     def histogram(
         self,
@@ -455,7 +447,7 @@ class Index(OperatedIndex):
         most = self._settings.query_max_entries
         limit = most if max_count is None else check_integer(max_count, "max_count", 1, most)
         buckets = check_integer(buckets, "buckets", BUCKETS_LEAST, BUCKETS_MOST)
-        fail, age = _check_on_error(on_error), self._age.limit(fresh_within)
+        fail, age = check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(age)
             peer_round = PeerRound()
@@ -484,7 +476,7 @@ class Index(OperatedIndex):
         """
         from tierdex.index_service.batch.batch_queries import answer_batch
 
-        fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
+        fail, limit = check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
             peer_round = PeerRound()
@@ -512,7 +504,7 @@ class Index(OperatedIndex):
         """
         from tierdex.index_service.batch.batch_queries import table_of_batch
 
-        fail, limit = _check_on_error(on_error), self._age.limit(fresh_within)
+        fail, limit = check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
             peer_round = PeerRound()
@@ -538,25 +530,3 @@ class Index(OperatedIndex):
             if table is None:
                 return None
             return self._age.tell_table(table, limit, PeerRound(), fail=False)
-
-    def _prove(self, request: QueryRequest, peer_round: PeerRound) -> dict[str, Any]:
-        from tierdex.index_service.proof import Evidence, make_proof
-
-        components = self._components
-        ages = peer_round.ages or components.read_view.ages
-        with components.table.snapshot() as snapshot:
-            local = [h.file_id for h in snapshot.files if h.row is None and h.item_count]
-        # After the files: what was published of them meanwhile is listed there.
-        states, now_ms = components.read_view.states(), components.read_view.now_ms()
-        evidence = Evidence(components.store, request, states, now_ms)
-        names = [*local, *(f"node:{each.node}" for each in ages.unasked(peer_round.answered))]
-        return make_proof(evidence, request.asked(), names)
-
-    def _is_within(self, fresh_within: object) -> bool:
-        return self._age.is_within(self._age.limit(fresh_within))
-
-
-def _check_on_error(on_error: str) -> bool:
-    if on_error not in ("partial", "fail"):
-        raise InvalidRequestError("must be partial or fail", field="on_error")
-    return on_error == "fail"

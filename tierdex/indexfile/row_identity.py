@@ -3,7 +3,7 @@
 Equal are rows with the same topic, the same location's fields and the same time, whatever their files'
 dictionaries are. The key is no part of it.
 
-Depends on kernels.fingerprint, layout and schema.
+Depends on kernels.fingerprint, hashing, layout and schema.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tierdex.indexfile.hashing import signed_bits
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
@@ -34,6 +35,14 @@ def fingerprints(values: np.ndarray) -> np.ndarray:
     found = np.empty((len(values), 2), np.uint64)
     mix_rows(values, found)
     return found
+
+
+def message_fingerprint(topic: str, offset: int, size: int, queue_id: int, time: int) -> bytes:
+    """Return the 16 bytes of one message's fingerprint."""
+    from tierdex.indexfile.kernels.fingerprint import load_mix_message
+
+    halves = load_mix_message()(signed_bits(text_number(topic)), offset, size, queue_id, time)
+    return b"".join(half.to_bytes(8, "little", signed=True) for half in halves)
 
 
 def row_fingerprints(schema: Schema, dictionaries: Dictionaries, rows: np.ndarray) -> np.ndarray:

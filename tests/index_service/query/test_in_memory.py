@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.index_service.conftest import SMALL, offsets, put
 from tierdex import Index
 from tierdex.clock import ManualClock
-from tierdex.errors import BacklogFullError, TierdexError
+from tierdex.errors import BacklogFullError, InvalidRequestError, TierdexError
 from tierdex.ids import SeededIds
 from tierdex.index_service.query import memory_plan
 from tierdex.index_service.query.answers import answer_query
@@ -438,3 +438,17 @@ def test_what_was_begun_is_of_no_use_once_the_files_have_changed(published, aske
 
     monkeypatch.setattr(published, "_from_memory", told)
     assert offsets(published.query("orders", key="k0", max_count=2)) == [7, 2]
+
+
+def test_query_that_goes_on_on_another_thread_searches_memory_once(published, asked, store):
+    published.query("orders", key="k0")
+    published._components.read_view._manifests._pages._ranges.clear()
+    memory, told = published._from_memory, []
+    published._from_memory = lambda *arguments: told.append(memory(*arguments)) or told[-1]
+    begun = published.begin_query("orders", key="k0")
+    assert offsets(begun()) == [2, 1, 0]
+    assert len(told) == 1
+    assert offsets(published.begin_query("orders", key="k0")) == [2, 1, 0]
+    wrong = published.begin_query("orders", key="")
+    with pytest.raises(InvalidRequestError, match="key"):
+        wrong()

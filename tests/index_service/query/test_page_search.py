@@ -13,7 +13,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.ids import SeededIds
-from tierdex.index_service import index as index_module
+from tierdex.index_service import single_queries
 
 MESSAGES = st.lists(
     st.fixed_dictionaries(
@@ -110,7 +110,7 @@ def no_general_path(monkeypatch):
         def refuse(*_, **__):
             raise AssertionError("the general path was entered")
 
-        monkeypatch.setattr(index_module, "answer_query", refuse)
+        monkeypatch.setattr(single_queries, "answer_query", refuse)
 
     return forbid
 

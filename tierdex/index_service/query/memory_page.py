@@ -11,20 +11,20 @@ Depends on answer, requests and indexfile.
 
 from __future__ import annotations
 
-from itertools import repeat
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tierdex.index_service.answer import Entry
 from tierdex.index_service.requests.cursor import SUM_MODULUS, Cursor, digest_query
-from tierdex.index_service.requests.repeats import Floors, fingerprints_of
+from tierdex.index_service.requests.repeats import Floors
 from tierdex.indexfile.hashing import signed_bits
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.row_identity import fingerprints, text_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tierdex.index_service.answer import Identity
     from tierdex.index_service.query.memory_search import MemoryFile
@@ -38,24 +38,22 @@ def entries_of_rows(
     found: FoundRows, begin: int, end: int, files: Sequence[MemoryFile], topic: str | None
 ) -> list[Entry]:
     """Return the entries of the rows [begin, end); `files` are those of the finder."""
-    which = found.file[begin:end]
-    if not which:
+    if begin == end:
         return []
+    which = found.file
     places: list[Any]
-    if which[0] == which[-1]:  # newest file first
-        places = [repeat(value) for value in files[which[0]].place]
+    if which[begin] == which[end - 1]:  # newest file first
+        places = [repeat(value) for value in files[which[begin]].place]
     else:
         places = list(zip(*(files[number].place for number in which), strict=True))
     topics: Any = repeat(topic)
     if topic is None:
-        tags = found.tag[begin:end]
-        topics = [files[n].names[tag & TOPIC_MASK] for n, tag in zip(which, tags, strict=True)]
-    columns = (found.queue_id, found.offset, found.size, found.timestamp)
+        topics = [files[n].names[tag & TOPIC_MASK] for n, tag in zip(which, found.tag, strict=True)]
     values = zip(
-        topics, *(column[begin:end] for column in columns), *places, _NONE, _NONE, _NONE, _NONE,
-        strict=False,
+        topics, found.queue_id, found.offset, found.size, found.timestamp, *places,
+        _NONE, _NONE, _NONE, _NONE, strict=False,
     )  # fmt: skip
-    return list(map(_new_tuple, repeat(Entry), values))
+    return list(map(_new_tuple, repeat(Entry), islice(values, begin, end)))
 
 
 class MessageColumns(NamedTuple):
@@ -73,6 +71,12 @@ class MessageColumns(NamedTuple):
         topic, queue_id, offset, size, timestamp, *_ = zip(*entries, strict=True)
         return cls(topic, offset, size, queue_id, timestamp)
 
+    @classmethod
+    def of_rows(cls, found: FoundRows, begin: int, end: int, topic: str) -> MessageColumns:
+        """Take them from the rows [begin, end) of one topic; there is at least one."""
+        columns = (found.offset, found.size, found.queue_id, found.timestamp)
+        return cls([topic] * (end - begin), *(column[begin:end] for column in columns))
+
     def are_cleared_by(self, floors: Floors) -> bool:
         """Say whether no page before returned one of them, as far as that is quickly told."""
         latest = max(self.timestamp)
@@ -83,8 +87,8 @@ class MessageColumns(NamedTuple):
 
     def fingerprints(self) -> np.ndarray:
         """Return the fingerprints (u8[n, 2]) of their identities."""
-        topics = [signed_bits(text_number(topic)) for topic in self.topic]
-        columns = np.array([topics, *self[1:]], np.int64)
+        numbers = {topic: signed_bits(text_number(topic)) for topic in set(self.topic)}
+        columns = np.array([[*map(numbers.__getitem__, self.topic)], *self[1:]], np.int64)
         return fingerprints(np.ascontiguousarray(columns.T).view(np.uint64))
 
     def floors_below(self, floors: Floors) -> Floors:
@@ -100,9 +104,10 @@ class MessageColumns(NamedTuple):
     def _ranks(self, choose: Any) -> dict[tuple[str, int], tuple[int, int, int]]:
         """Return the least or greatest (offset, size, time) of each (topic, queue)."""
         ranks: Any = zip(self.offset, self.size, self.timestamp, strict=True)
-        names = list(zip(self.topic, self.queue_id, strict=True))
-        if len(set(names)) == 1:
-            return {names[0]: choose(ranks)}
+        topic, queue_id, count = self.topic[0], self.queue_id[0], len(self.topic)
+        if self.queue_id.count(queue_id) == count and self.topic.count(topic) == count:
+            return {(topic, queue_id): choose(ranks)}
+        names = zip(self.topic, self.queue_id, strict=True)
         chosen: dict[tuple[str, int], tuple[int, int, int]] = {}
         for name, rank in zip(names, ranks, strict=True):
             known = chosen.get(name)
@@ -114,7 +119,7 @@ class PendingCursor(NamedTuple):
     """What the cursor behind a page is made of, once somebody reads it."""
 
     asked: tuple[object, ...]  # that `digest_query` takes
-    columns: MessageColumns  # of the page
+    columns: Callable[[], MessageColumns]  # of the page
     surroundings: tuple[bytes, bytes]
     place: int
     file_id: str
@@ -122,7 +127,8 @@ class PendingCursor(NamedTuple):
 
     def __call__(self) -> str:
         """Return the cursor, as `CursorMaker.after` does."""
-        found = self.columns.fingerprints()
+        columns = self.columns()
+        found = columns.fingerprints()
         floors, total = Floors(), sum(found[:, 0].tolist())
         if self.before is not None:
             floors, total = self.before.floors, total + self.before.returned
@@ -133,10 +139,5 @@ class PendingCursor(NamedTuple):
             *self.surroundings,
             self.place,
             self.file_id,
-            self.columns.floors_below(floors),
+            columns.floors_below(floors),
         ).encode()
-
-
-def is_entry_of(cursor: Cursor, identity: Identity) -> bool:
-    """Say whether it is the entry that the cursor names."""
-    return bool(fingerprints_of([identity])[0].tobytes() == cursor.fingerprint)

@@ -13,6 +13,7 @@ Depends on memory_page, memory_search, paging, freshness, requests, answer, inde
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
@@ -21,15 +22,17 @@ from tierdex.index_service.query.memory_page import (
     MessageColumns,
     PendingCursor,
     entries_of_rows,
-    is_entry_of,
 )
 from tierdex.index_service.query.memory_search import Begun, MemorySearch
 from tierdex.index_service.query.paging import CHAINED_FORM
 from tierdex.index_service.requests.cursor import decode_cursor, digest_query
-from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
 from tierdex.indexfile.lookup import START, Lookup
+from tierdex.indexfile.row_identity import message_fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.index_service.answer import Entry
     from tierdex.index_service.query.memory_plan import MemoryPlan
     from tierdex.index_service.query.memory_search import MemoryFile
@@ -71,27 +74,23 @@ class PageSearch(NamedTuple):
         found = self.plan.finder.find(self.name, limit, *self.times, file=first, row=row)
         if found is None or (cursor is not None and not self._begins_behind(cursor, first, found)):
             return None
-        skipped = int(cursor is not None)
+        topic, skipped = self.plan.topic, int(cursor is not None)
         is_full = len(found) - skipped > self.max_count
         is_all = found.next_file is None and not self.plan.asks_others
-        if self.plan.topic is None or not (is_full or is_all):
+        if topic is None or not (is_full or is_all):
             return self.go_on(found, freshness, cursor)
         end = min(len(found), skipped + self.max_count)
-        entries = entries_of_rows(found, skipped, end, self.plan.sources, self.plan.topic)
-        if not is_full and cursor is None:
-            return Page(entries, None)
-        count = end - skipped
-        columns = MessageColumns(
-            [self.plan.topic] * count, found.offset[skipped:end], found.size[skipped:end],
-            found.queue_id[skipped:end], found.timestamp[skipped:end],
-        )  # fmt: skip
-        if cursor is not None and count and not columns.are_cleared_by(cursor.floors):
-            return None
+        entries = entries_of_rows(found, skipped, end, self.plan.sources, topic)
+        if cursor is not None and entries:
+            is_clear = cursor.floors.lie_above(max(found.timestamp[skipped:end]))
+            columns = None if is_clear else MessageColumns.of_rows(found, skipped, end, topic)
+            if columns is not None and not columns.are_cleared_by(cursor.floors):
+                return None
         if not is_full:
             return Page(entries, None)
-        source = self.plan.sources[found.file[end - 1]]
-        place = found.row[end - 1]
-        return Page(entries, self._behind(columns, source, place, found.key_hash, cursor))
+        source, place = self.plan.sources[found.file[end - 1]], found.row[end - 1]
+        made = partial(MessageColumns.of_rows, found, skipped, end, topic)
+        return Page(entries, self._behind(made, source, place, found.key_hash, cursor))
 
     def go_on(
         self, found: FoundRows | None, freshness: Freshness, cursor: Cursor | None = None
@@ -127,7 +126,7 @@ class PageSearch(NamedTuple):
         if not is_full:
             return Page(shown, None)
         source, place = search.place_of(numbers[-1])
-        return Page(shown, self._behind(columns, source, place, key_hash, cursor))
+        return Page(shown, self._behind(lambda: columns, source, place, key_hash, cursor))
 
     @property
     def _kind(self) -> int:
@@ -151,8 +150,11 @@ class PageSearch(NamedTuple):
         """Say whether the first row is the cursor's entry, and the files around are as they were."""
         if not found.row or found.file[0] != first or found.row[0] != cursor.place:
             return False
-        (entry,) = entries_of_rows(found, 0, 1, self.plan.sources, self.plan.topic)
-        if not is_entry_of(cursor, identity_of(entry)):
+        topic = self.plan.topic
+        if topic is None:
+            topic = self.plan.sources[first].names[found.tag[0] & TOPIC_MASK]
+        columns = (found.offset, found.size, found.queue_id, found.timestamp)
+        if message_fingerprint(topic, *(column[0] for column in columns)) != cursor.fingerprint:
             return False
         files = self.plan.files.version.files
         merges, _ = self.plan.sources[first].surroundings(files, found.key_hash)
@@ -160,7 +162,7 @@ class PageSearch(NamedTuple):
 
     def _behind(
         self,
-        columns: MessageColumns,
+        columns: Callable[[], MessageColumns],
         source: MemoryFile,
         place: int,
         key_hash: int,

@@ -104,9 +104,13 @@ class Floors:
         self._time: int | None = None
         self._lowest: dict[int, tuple[int, ...]] | None = {}  # None: too many queues
 
+    def lie_above(self, timestamp: int) -> bool:
+        """Say whether nothing was returned that is as old as this, or older."""
+        return self._time is None or timestamp < self._time
+
     def clears(self, identity: Identity) -> bool:
         """Say whether this identity was surely not returned."""
-        if self._time is None or identity[1] < self._time:
+        if self.lie_above(identity[1]):
             return True
         if self._lowest is None:
             return False

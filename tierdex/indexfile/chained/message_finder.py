@@ -28,13 +28,13 @@ class FoundRows(NamedTuple):
     The search goes on in file `next_file` (None: nothing is left) at `next_row`.
     """
 
-    file: list[int]
-    tag: list[int]
+    file: Sequence[int]
+    tag: Sequence[int]
     queue_id: list[int]
     offset: list[int]
     size: list[int]
     timestamp: list[int]
-    row: list[int]
+    row: Sequence[int]
     key_hash: int
     next_file: int | None
     next_row: int
@@ -92,13 +92,17 @@ class MessageFinder:
         count, next_file, next_row, bits = self._find(name, begin, end, file, row, limit, place)
         if count < 0:
             return None
-        columns: Any = np.frombuffer(buffer, np.int64, _COLUMNS * limit).reshape(_COLUMNS, limit)
-        file_, tag, queue_id, offset, size, timestamp, rows = columns[:, :count].tolist()
+        columns: Any = np.frombuffer(buffer, np.int64, _LISTS * limit).reshape(_LISTS, limit)
+        queue_id, offset, size, timestamp = columns[:, :count].tolist()
+        # Of these few numbers are read: a copy is cheaper than objects.
+        others = memoryview(buffer[8 * _LISTS * limit : 8 * _COLUMNS * limit]).cast("q")
+        file_, tag, rows = (others[begin : begin + count] for begin in (0, limit, 2 * limit))
         following = None if next_file == self._count else next_file
         return FoundRows(
             file_, tag, queue_id, offset, size, timestamp, rows, bits & _BITS, following, next_row
         )
 
 
-_COLUMNS = 7
+_COLUMNS = 7  # see kernels.single_gets
+_LISTS = 4  # of them that become lists
 _BITS = (1 << 64) - 1

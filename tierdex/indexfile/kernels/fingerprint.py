@@ -1,15 +1,17 @@
 """128 bits that stand for a row of numbers: which entry it is, whatever form its file has.
 
-Depends on the kernel decorator only.
+Depends on compile and numba only.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel, short_kernel
 
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)
@@ -36,6 +38,23 @@ def mix_rows(values: Any, found: Any) -> None:
             first = _mixed(first, values[i, c], _FIRST)
             second = _mixed(second, values[i, c], _SECOND)
         found[i, 0], found[i, 1] = first, second
+
+
+@short_kernel
+def _mix_message(topic: int, offset: int, size: int, queue_id: int, time: int) -> Any:
+    """Return the two halves (bits as i8) of what `mix_rows` makes of one message."""
+    first = _mixed(_SECOND, np.uint64(5), _FIRST)
+    second = _mixed(_FIRST, np.uint64(5), _SECOND)
+    for value in (topic, offset, size, queue_id, time):
+        first = _mixed(first, np.uint64(value), _FIRST)
+        second = _mixed(second, np.uint64(value), _SECOND)
+    return np.int64(first), np.int64(second)
+
+
+@cache
+def load_mix_message() -> Any:
+    """Return `mix_message`: what calls it, from numba's cache, or compiled in a second."""
+    return direct_call(_mix_message, *(types.int64,) * 5)
 
 
 @kernel

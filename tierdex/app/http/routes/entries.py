@@ -103,11 +103,12 @@ async def get_entries(request: Request, query: Annotated[EntriesQuery, Query()])
     fetch = _message_call(request, asked)
     if query.max_count is None:
         asked["max_count"] = service.settings.default_max_count
-    # A key in local files is answered on the event loop; a query of the store takes a thread.
-    # Beside a log, too: what it has written must be in the index first.
-    answer = None if service.own_index is None else service.own_index.query_local(**asked)
-    if answer is None:
-        answer = await service.in_thread(lambda: service.index_to_query.query(**asked))
+    # A key in memory is answered on the event loop; a query of the store takes a thread, and goes on
+    # there. Beside a log, too: what it has written must be in the index first.
+    begun: Any = partial(service.index_to_query.query, **asked)
+    if service.own_index is not None:
+        begun = service.own_index.begin_query(**asked)
+    answer = await service.in_thread(begun) if callable(begun) else begun
     service.metrics.count_lookups(1, found=bool(answer.entries), complete=answer.complete)
     if service.messages is not None:
         answer.lost = service.messages.lost(query.topic)

@@ -68,8 +68,7 @@ F_TAG = 2
 FILE_LENGTH = 3
 
 # The columns that `find_rows` writes, each as long as the limit.
-C_FILE, C_TAG, C_QUEUE, C_OFFSET, C_SIZE, C_TIME, C_ROW = range(7)
-COLUMNS: Final = 7
+C_QUEUE, C_OFFSET, C_SIZE, C_TIME, C_FILE, C_TAG, C_ROW = range(7)
 
 OTHERWISE: Final = -1
 _NONE = np.int64(0)
