@@ -117,9 +117,12 @@ class LocalFile:
             length -= len(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
-    @_naming_path
     def write_at(self, position: int, data: Buffer) -> None:
-        _write_all(self._descriptor, position, data)
+        try:  # not `_naming_path`: each commit of a log comes by here
+            _write_all(self._descriptor, position, data)
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
 
     @_naming_path
     def reserve(self, position: int, length: int) -> None:
@@ -302,7 +305,9 @@ def _pages_in_memory(descriptor: int, position: int, length: int) -> int:
 
 
 def _write_all(descriptor: int, position: int, data: Buffer) -> None:
-    view = memoryview(data).cast("B")
+    view = memoryview(data)
+    if view.format != "B" or view.ndim != 1:
+        view = view.cast("B")
     while (written := os.pwrite(descriptor, view, position)) < len(view):
         position += written
         view = view[written:]

@@ -42,10 +42,9 @@ class CheckedAppends:
         self._end_offsets = end_offsets
 
     def one(
-        self, given: GivenMessages, expect_offset: int | None, durability: str
+        self, writing: LogWriting, given: GivenMessages, expect_offset: int | None, durability: str
     ) -> PendingAppend:
-        """Stage one message."""
-        writing = self._components.need_writing()
+        """Stage one message in the log's writing half."""
         level = self._components.level(durability, "durability")
         if expect_offset is not None:
             check_integer(expect_offset, "expect_offset", 0, INT64_MAX)

@@ -34,9 +34,9 @@ class Commit:
         self.level = Level.RECEIVED
         self.error: TierdexError | None = None
         self._lock = threading.Lock()
-        # One who commits alone needs neither.
-        self._gates: dict[Level, Bell] = {}
-        self._callbacks: list[tuple[Level, Callable[[Commit], object]]] = []
+        # One who commits alone needs neither: none is made.
+        self._gates: dict[Level, Bell] | None = None
+        self._callbacks: list[tuple[Level, Callable[[Commit], object]]] | None = None
 
     def is_settled(self, level: Level) -> bool:
         """Say whether the level is reached, or never will be."""
@@ -47,6 +47,8 @@ class Commit:
         with self._lock:
             if self.is_settled(level):
                 return
+            if self._gates is None:
+                self._gates = {}
             gate = self._gates.get(level)
             if gate is None:  # the first of those who wait makes it
                 gate = self._gates[level] = Bell()
@@ -59,6 +61,8 @@ class Commit:
         """
         with self._lock:
             if not self.is_settled(level):
+                if self._callbacks is None:
+                    self._callbacks = []
                 self._callbacks.append((level, callback))
                 return
         callback(self)
@@ -86,12 +90,11 @@ class Commit:
 
     def _take_settled(self) -> list[Callable[[Commit], object]]:
         """Open the gates that are settled, and return whom to call. Holding the lock."""
-        if not self._gates and not self._callbacks:
-            return []
-        for level, gate in self._gates.items():
-            if self.is_settled(level):
-                gate.set()
-        if not self._callbacks:
+        if self._gates is not None:
+            for level, gate in self._gates.items():
+                if self.is_settled(level):
+                    gate.set()
+        if self._callbacks is None:
             return []
         due = [callback for level, callback in self._callbacks if self.is_settled(level)]
         self._callbacks = [each for each in self._callbacks if not self.is_settled(each[0])]

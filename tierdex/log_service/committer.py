@@ -200,7 +200,9 @@ class Committer:
                 journal.write(closed)
             commit.reach(_OS)
             self.tell_arrived(_OS)
-            if commit.wanted >= _DISK or self._has_much_unsynced(journal):
+            if commit.wanted >= _DISK or (
+                journal is not None and journal.published - journal.synced >= _SYNC_EVERY_BYTES
+            ):
                 self._sync()
                 commit.reach(Level.DISK)
                 self.tell_arrived(Level.DISK)
@@ -255,12 +257,9 @@ class Committer:
                 commit = self._take_next()
         commit.fail(error)
 
-    def _has_much_unsynced(self, journal: Journal | None) -> bool:
-        return journal is not None and journal.published - journal.synced >= _SYNC_EVERY_BYTES
-
     def tell_arrived(self, level: Level) -> None:
         """Wake those who wait for more messages at a level: one thread a level calls it."""
-        bell = self._arrived.pop(level, None)
+        bell = self._arrived.pop(level, None) if self._arrived else None
         if bell is not None:
             bell.set()
         if level is _OS:

@@ -174,8 +174,9 @@ class MessageLog(OperatedLog):
         keys = one_or_many(key, keys)
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
-            offset, commit, level = self._appends.one(new, expect_offset, durability)
-            self._components.need_writing().committer.wait(commit, level)
+            writing = self._components.need_writing()
+            offset, commit, level = self._appends.one(writing, new, expect_offset, durability)
+            writing.committer.wait(commit, level)
             return offset
 
     def append_nowait(
@@ -201,8 +202,9 @@ class MessageLog(OperatedLog):
         keys = one_or_many(key, keys)
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
-            pending = self._appends.one(new, expect_offset, durability)
-            self._components.need_writing().committer.begin(pending.commit, pending.level)
+            writing = self._components.need_writing()
+            pending = self._appends.one(writing, new, expect_offset, durability)
+            writing.committer.begin(pending.commit, pending.level)
             return pending
 
     @with_disk_errors

@@ -62,7 +62,7 @@ class StageFullError(TierdexError):
 class ClosedStage(NamedTuple):
     """A batch that is to be written: `memory` holds it, a zeroed record behind, until it is published."""
 
-    memory: np.ndarray
+    memory: memoryview
     address: int
     position: int
     length: int
@@ -90,14 +90,17 @@ class JournalWriter(JournalReader):
             tables
         )  # messages and greatest time in batches that are closed
         if writable:
-            self._write_record = record_k.load_write_record()
+            self._close = record_k.load_close_stage()
             # Each with the zeroed record behind the batch.
-            self._memory = [np.empty(stage_bytes + _RECORD, np.uint8) for _ in range(2)]
-            self._addresses = [address(memory) for memory in self._memory]
+            stages = [np.empty(stage_bytes + _RECORD, np.uint8) for _ in range(2)]
+            self._memory = [stage.data for stage in stages]
+            self._addresses = [address(stage) for stage in stages]
             self._entries = np.empty(stage_bytes, np.uint8)
             self._stage[s.V_ENTRIES] = address(self._entries)
             self._stage[s.V_ENTRY_LIMIT] = stage_bytes
-            self._open_stage(scan.end.position)
+            record_k.open_stage(
+                self._stage, scan.end.position, self._addresses[0], stage_bytes, header.capacity
+            )
 
     # -- order of files --------------------------------------------------------------------------------
 
@@ -214,22 +217,18 @@ class JournalWriter(JournalReader):
 
     def _close_stage(self) -> ClosedStage:
         state, memory, tables = self._state, self._memory[0], self.tables
-        begin, count, place = state[s.V_BEGIN], state[s.V_COUNT], state[s.V_ADDRESS]
-        length = self._write_record(
+        begin, count = state[s.V_BEGIN], state[s.V_COUNT]
+        place, other = self._addresses
+        length = self._close(
             tables.words, self._stage, self._next_number, self._scan.uuid_address,
-            self.synced // BLOCK_BYTES,
+            self.synced // BLOCK_BYTES, other, self._stage_bytes, self.header.capacity,
         )  # fmt: skip
         closed = ClosedStage(memory, place, begin, length, count, self._bounds_closed)
         self._bounds_closed = bounds_of(tables)
         self._next_number += 1
         self._memory.reverse()
-        self._addresses.reverse()
-        # Readers of staged rows look here at any moment: the closed stage stands there before the open
-        # one is another.
-        state[s.V_CLOSED_BEGIN] = begin
-        state[s.V_CLOSED_ADDRESS] = place
+        self._addresses = [other, place]
         self._closed_stage = closed
-        self._open_stage(begin + length)
         return closed
 
     # -- to the file -----------------------------------------------------------------------------------
@@ -241,7 +240,7 @@ class JournalWriter(JournalReader):
         assert closed.position == self._scan.position, "batches are written in order"
         crc = self._scan.seal_record(closed.address, closed.length)
         behind = min(_RECORD, self.header.capacity - closed.position - closed.length)
-        self._file.write_at(closed.position, closed.memory.data[: closed.length + max(0, behind)])
+        self._file.write_at(closed.position, closed.memory[: closed.length + max(0, behind)])
         try:
             self._scan.step(closed.length, crc, closed.bounds_before)
             # Published before the stage may be reused: a reader finds each row in one of the two.
@@ -361,15 +360,6 @@ class JournalWriter(JournalReader):
         """Give an unsealed journal its length again: after what failed, only that tells its state."""
         with suppress(OSError):  # the first error is the one to tell
             self._file.truncate(self.header.capacity)
-
-    def _open_stage(self, position: int) -> None:
-        state = self._state
-        room = min(self._stage_bytes, self.header.capacity - position) - layout.BATCH_UNIT
-        state[s.V_BEGIN] = position
-        state[s.V_ADDRESS] = self._addresses[0]
-        state[s.V_USED] = _RECORD
-        state[s.V_LIMIT] = room
-        state[s.V_COUNT] = state[s.V_ENTRY_USED] = 0
 
     def _fits_stage(self, columns: MessageColumns) -> bool:
         """Say whether a call surely fits the open stage: then it is one batch."""

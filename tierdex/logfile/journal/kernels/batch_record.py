@@ -1,6 +1,6 @@
 """The record of a batch, which makes the rows of a stage one that verifies.
 
-    write_record  a stage that is closed: record before the rows, entries and zeros behind them
+    close_stage   record before the rows of the open stage, entries and zeros behind them; opens the other
     seal_record   its checksum
     batch_crc     what the checksum of a batch must be
 
@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import direct_call, kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel, primitive, short_kernel
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     store_i64,
@@ -25,9 +25,13 @@ from tierdex.fileparts.kernels.intrinsics import (
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.state import (
     V_ADDRESS,
+    V_BEGIN,
+    V_CLOSED_ADDRESS,
+    V_CLOSED_BEGIN,
     V_COUNT,
     V_ENTRIES,
     V_ENTRY_USED,
+    V_LIMIT,
     V_USED,
     W_BASE_TIME,
 )
@@ -44,12 +48,32 @@ _BATCH_UNIT: Final = layout.BATCH_UNIT
 _CRC_END: Final = _R_NUMBER  # the checksum covers what follows it
 
 
-@kernel
-def write_record(words: Any, stage: Any, number: int, uuid: int, synced_to: int) -> Any:
-    """Make a batch of the open stage, whose rows begin behind the record; return its bytes.
+@short_kernel
+def close_stage(
+    words: Any, stage: Any, number: int, uuid: int, synced_to: int, other: int, room: int, capacity: int
+) -> Any:  # fmt: skip
+    """Make a batch of the open stage, and open that at the address `other`; return the batch's bytes.
 
-    `synced_to` are blocks. Another record's room behind it is zeroed.
+    Its rows begin behind the record; another record's room behind it is zeroed. `synced_to` are blocks,
+    `room` the bytes of a stage, `capacity` those of the file. Readers of staged rows keep the GIL, too:
+    they see the open stage, or the closed one and the next.
     """
+    length = _write_record(words, stage, number, uuid, synced_to)
+    stage[V_CLOSED_BEGIN], stage[V_CLOSED_ADDRESS] = stage[V_BEGIN], stage[V_ADDRESS]
+    open_stage(stage, stage[V_BEGIN] + length, other, room, capacity)
+    return length
+
+
+@short_kernel
+def open_stage(stage: Any, position: int, memory: int, room: int, capacity: int) -> None:
+    """Let an empty stage be open, whose batch goes to byte `position` of the file."""
+    stage[V_BEGIN], stage[V_ADDRESS] = position, memory
+    stage[V_USED], stage[V_LIMIT] = _RECORD_BYTES, min(room, capacity - position) - _BATCH_UNIT
+    stage[V_COUNT] = stage[V_ENTRY_USED] = 0
+
+
+@primitive
+def _write_record(words: Any, stage: Any, number: int, uuid: int, synced_to: int) -> Any:
     memory, entries, rows_end = stage[V_ADDRESS], stage[V_ENTRY_USED], stage[V_USED]
     end = rows_end + entries
     length = (end + _BATCH_UNIT - 1) & ~np.int64(_BATCH_UNIT - 1)
@@ -87,9 +111,9 @@ def seal_record(address: int, length: int, seed: Any, number: int, previous: int
 _WORDS: Any = types.Array(types.int64, 1, "C")
 
 
-def load_write_record() -> Any:
-    """Return what calls `write_record`: numba's look at the arguments would double what it costs."""
-    return direct_call(write_record, _WORDS, _WORDS, types.int64, types.int64, types.int64)
+def load_close_stage() -> Any:
+    """Return what calls `close_stage`: numba's look at the arguments would double what it costs."""
+    return direct_call(close_stage, _WORDS, _WORDS, *[types.int64] * 6)
 
 
 def load_seal_record() -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numba import types
 
-from tierdex.fileparts.kernels.compile import direct_call, kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel, short_kernel
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,
@@ -178,7 +178,7 @@ def _note_checkpoint(scan: Any, messages: int, greatest: int) -> None:
     store_i64(place + _C_TIME, greatest)
 
 
-@kernel
+@short_kernel
 def step_over(scan: Any, length: int, crc: int, messages: int, greatest: int) -> bool:
     """Go over a batch that was written; False, and nothing done, without room for its checkpoint.
 
