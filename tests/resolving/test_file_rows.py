@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tierdex.files.object_file import opened_file
+from tierdex.files.parquet_row import read_parquet_row
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.answer import Answer, Entry
 from tierdex.resolving.message_fetcher import MessageFetcher
-from tierdex.resolving.object_file import opened_file
-from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.storage_layer.open import open_store
 
 PLACE = ("f", "uploaded", "n")

@@ -3,7 +3,7 @@
 A row is parsed again the way it was loaded, so that its names and its time are those that indexed it, and its
 file is compared with what the register says of it: one that was replaced since shows no other row.
 
-Depends on app.load, resolving, following, errors, filesystem, index_service, text_times, numpy and pyarrow.
+Depends on app.load, files, resolving, following, errors, filesystem, index_service, text_times, numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tierdex.app.load.columns import Template
 from tierdex.app.load.csv_rows import CsvFormat, parse_block
 from tierdex.app.load.jsonl_rows import parse_jsonl_block
 from tierdex.app.load.loaded_file import LoadedFiles, check_time, time_columns
 from tierdex.app.load.records import Block
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.files.object_file import is_local, opened_file, path_of_address
+from tierdex.files.parquet_row import read_parquet_row
+from tierdex.files.row_templates import Template
 from tierdex.following.records import Record
 from tierdex.resolving.arrow_values import json_of_row
 from tierdex.resolving.file_rows import FileAddress, FileRows, read_line
-from tierdex.resolving.object_file import is_local, opened_file, path_of_address
-from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
 from tierdex.resolving.rule import Names, Rule
 from tierdex.text_times import RowError
 
 if TYPE_CHECKING:
     from tierdex.app.load.register import LoadedFile, LoadRegister
+    from tierdex.files.object_file import RangeFile
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
-    from tierdex.resolving.object_file import RangeFile
     from tierdex.resolving.resolver import Wanted
 
 

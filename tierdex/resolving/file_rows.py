@@ -14,19 +14,19 @@ import posixpath
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import InvalidRequestError
+from tierdex.files.object_file import is_local, opened_file, path_of_address
+from tierdex.files.parquet_row import read_parquet_row
 from tierdex.following.records import Record
 from tierdex.resolving.arrow_values import json_of_row
-from tierdex.resolving.object_file import is_local, opened_file, path_of_address
-from tierdex.resolving.parquet_row import read_parquet_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
 from tierdex.resolving.unfolded_text import UnfoldedText, codec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tierdex.files.object_file import RangeFile
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.answer import Entry
-    from tierdex.resolving.object_file import RangeFile
     from tierdex.resolving.resolver import Wanted
     from tierdex.resolving.rule import Rule
 

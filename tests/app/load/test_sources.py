@@ -16,8 +16,8 @@ from tierdex.app.load.loader import Loader
 from tierdex.app.load.plan import LoadOptions
 from tierdex.app.load.register import LoadRegister
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.files.object_file import opened_file
 from tierdex.filesystem import LocalFileSystem
-from tierdex.resolving.object_file import opened_file
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.storage_layer.open import open_objects, open_store
 

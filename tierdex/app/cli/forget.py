@@ -1,6 +1,6 @@
 """`tierdex forget`: hide the entries of keys and message IDs, omit them from new files, print the receipt.
 
-Depends on resolving, times and the other modules of this folder.
+Depends on files, times and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tierdex.app.cli.opening import (
 from tierdex.app.cli.options import Form
 from tierdex.app.cli.output import write_rows
 from tierdex.errors import FolderInUseError, InvalidRequestError
-from tierdex.resolving.object_file import address_of
+from tierdex.files.object_file import address_of
 from tierdex.times import format_time
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ skipped for that key and counted.
 Where bad rows are to be skipped, each batch is checked as an index checks it, and a piece that is refused is
 halved until its bad rows stand alone. All of a row is in, or nothing of it.
 
-Depends on columns, plan, rows, errors, index_service, indexfile, settings, text_times, value_columns,
+Depends on files, plan, rows, errors, index_service, indexfile, settings, text_times, value_columns,
 numpy and pyarrow.
 """
 
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tierdex.app.load.columns import Template, milliseconds, queue_numbers
 from tierdex.app.load.rows import check_columns
 from tierdex.errors import InvalidRequestError
+from tierdex.files.row_templates import Template, milliseconds, queue_numbers
 from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import load_settings

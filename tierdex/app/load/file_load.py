@@ -9,7 +9,7 @@ An earlier note of the same file and options is used like this:
 | to a row, of a Parquet file | has the same digest | gone on with behind the row |
 | anything | is another one | loaded from its begin |
 
-Depends on the other modules of this folder, resolving and xxhash.
+Depends on the other modules of this folder, files, resolving and xxhash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tierdex.app.load.parquet_rows import read_parquet_pieces
 from tierdex.app.load.plan import Plan
 from tierdex.app.load.records import BLOCK_BYTES, ChangedTextError, Mark, read_blocks
 from tierdex.app.load.register import LoadedFile, Reached
-from tierdex.resolving.object_file import is_local
+from tierdex.files.object_file import is_local
 from tierdex.resolving.unfolded_text import codec_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tierdex.app.load.plan import LoadOptions
     from tierdex.app.load.rows import Piece
     from tierdex.app.load.sources import SourceFile, Sources
-    from tierdex.resolving.object_file import RangeFile
+    from tierdex.files.object_file import RangeFile
     from tierdex.resolving.unfolded_text import Text
 
 SETTLED_MS: Final = (

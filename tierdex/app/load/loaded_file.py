@@ -7,7 +7,7 @@ text up to where it was read (what is appended later changes nothing)::
     a digest is known, of 64 MiB at most            as the digest says; remembered for this size and time
     else                                            not known: the row's key and time alone tell
 
-Depends on the other modules of this folder, resolving and xxhash.
+Depends on the other modules of this folder, files, resolving and xxhash.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import xxhash
 
-from tierdex.app.load.columns import Template, milliseconds
-from tierdex.resolving.object_file import RangeFile
+from tierdex.files.object_file import RangeFile
+from tierdex.files.row_templates import Template, milliseconds
 from tierdex.resolving.resolver import ChangedError
 from tierdex.resolving.unfolded_text import UnfoldedText, codec_of
 

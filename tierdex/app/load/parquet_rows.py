@@ -1,6 +1,6 @@
 """Rows of a Parquet file. The place of a row is its row group and its number in the group.
 
-Depends on columns, errors, rows, resolving and pyarrow.
+Depends on errors, files, rows, resolving and pyarrow.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tierdex.app.load.columns import column_of, one_array
 from tierdex.app.load.rows import Rows, check_columns
 from tierdex.errors import InvalidRequestError
+from tierdex.files.parquet_file import open_parquet
+from tierdex.files.row_templates import column_of, one_array
 from tierdex.resolving.arrow_values import json_of_row
-from tierdex.resolving.parquet_file import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

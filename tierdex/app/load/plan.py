@@ -1,6 +1,6 @@
 """How the columns of a file's rows become entries: the options of a load, and their plan for one file.
 
-Depends on columns, csv_rows, errors, indexfile and text_times.
+Depends on csv_rows, errors, files, indexfile and text_times.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tierdex.app.load.columns import Template
 from tierdex.app.load.csv_rows import CsvFormat
 from tierdex.errors import InvalidRequestError
+from tierdex.files.row_templates import Template
 from tierdex.indexfile.source_schema import (
     PARQUET_ROW_SCHEMA,
     QUEUED_LINE_SCHEMA,

@@ -8,7 +8,7 @@ A folder stands for the files below it whose names end in a known format, in the
 that begin with `.` or `_` are left out, as Spark leaves them out, unless a glob names that letter. `*` stands
 for a part of a name, `**` for folders. `.gz` and `.zst` behind a format are unfolded.
 
-Depends on errors, file_walk, filesystem, resolving and storage_layer.
+Depends on errors, file_walk, files, filesystem, resolving and storage_layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.file_walk import readable_name, walk
-from tierdex.resolving.object_file import (
+from tierdex.files.object_file import (
     RangeFile,
     address_of_path,
     bucket_and_key,

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tierdex.errors import InvalidRequestError
-from tierdex.resolving.object_file import RangeFile
-from tierdex.resolving.parquet_row import read_parquet_row
-from tierdex.resolving.thrift_compact import decode, encode
+from tierdex.files.object_file import RangeFile
+from tierdex.files.parquet_row import read_parquet_row
+from tierdex.files.thrift_compact import decode, encode
 
 COUNT = 6000
 GROUP = 2500

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierdex.app.load.columns import Template, milliseconds, queue_numbers
 from tierdex.errors import InvalidRequestError
+from tierdex.files.row_templates import Template, milliseconds, queue_numbers
 from tierdex.text_times import RowError, check_timezone
 
 NOON = 1_700_000_000_000  # 2023-11-14T22:13:20Z

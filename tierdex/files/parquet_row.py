@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
-from tierdex.resolving.parquet_file import columns_with_int96, finest_right, open_parquet
-from tierdex.resolving.parquet_pages import read_columns, read_footer
+from tierdex.files.parquet_file import columns_with_int96, finest_right, open_parquet
+from tierdex.files.parquet_pages import read_columns, read_footer
 
 if TYPE_CHECKING:
-    from tierdex.resolving.object_file import RangeFile
-    from tierdex.resolving.parquet_file import Unit
+    from tierdex.files.object_file import RangeFile
+    from tierdex.files.parquet_file import Unit
 
 
 def read_parquet_row(file: RangeFile, row_group: int, row: int) -> Any:

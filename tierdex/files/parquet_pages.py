@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
-from tierdex.resolving.parquet_file import open_parquet
-from tierdex.resolving.thrift_compact import (
+from tierdex.files.parquet_file import open_parquet
+from tierdex.files.thrift_compact import (
     BINARY,
     I32,
     I64,
@@ -38,8 +38,8 @@ from tierdex.resolving.thrift_compact import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierdex.resolving.object_file import RangeFile
-    from tierdex.resolving.parquet_file import Unit
+    from tierdex.files.object_file import RangeFile
+    from tierdex.files.parquet_file import Unit
 
 _MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 8  # behind the footer: its length, and the magic
