@@ -3,7 +3,8 @@
 A row is parsed again the way it was loaded, so that its names and its time are those that indexed it, and its
 file is compared with what the register says of it: one that was replaced since shows no other row.
 
-Depends on app.load, files, resolving, following, errors, filesystem, index_service, text_times, numpy and pyarrow.
+Depends on app.load, files, resolving, following, errors, filesystem, index_service, text_times, numpy and
+pyarrow.
 """
 
 from __future__ import annotations
