@@ -3,7 +3,7 @@
     Depends on NAME, NAME and NAME only[; whatever else is to be said].      Depends on nothing.
 
 A NAME is a module or package of tierdex, by its name or the end of its path (`paths`, `lifecycle`,
-`kernels.row_scan`), a library (`numpy`), or a phrase of PHRASES.
+`kernels.row_scan`), also as "the rest of lifecycle", a library (`numpy`), or a phrase of PHRASES.
 
 * What is named is imported, if only for its types.
 * What is imported when the module runs is named, or its package is. The ground may be left out, but not
@@ -101,6 +101,7 @@ def faults_of(path):
     folder = place_of(path).rpartition(".")[0]
     named, faults = set(), []
     for name in _SEPARATOR.split(said.removesuffix(" only")):
+        name = name.removeprefix("the rest of ")
         candidates = {folder} if name == FOLDER else PHRASES.get(name, {name})
         meant = {c for c in candidates if any(covers(c, module) for module in run_time | types)}
         if name != "nothing" and not meant and name not in libraries:

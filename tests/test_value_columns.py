@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
-from tierdex.log_service.given_messages import GivenMessages
-from tierdex.log_service.message_columns import check_deliver_at, check_messages
+from tierdex.log_service.append.given_messages import GivenMessages
+from tierdex.log_service.append.message_columns import check_deliver_at, check_messages
 from tierdex.settings import load_settings
 
 SETTINGS = load_settings()

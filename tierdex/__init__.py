@@ -43,10 +43,10 @@ if TYPE_CHECKING:
         ReadAnswer,
         TimerHour,
     )
-    from tierdex.log_service.forget_receipt import ForgetReceipt
+    from tierdex.log_service.append.pending import PendingAppend, PendingBatch
+    from tierdex.log_service.forget.forget_receipt import ForgetReceipt
     from tierdex.log_service.message_log import MessageLog
-    from tierdex.log_service.pending import PendingAppend, PendingBatch
-    from tierdex.log_service.queue_reader import QueueReader
+    from tierdex.log_service.read.queue_reader import QueueReader
     from tierdex.settings import Settings
     from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, OnError, ReadPolicyName
@@ -124,10 +124,10 @@ _HOMES = {
     "tierdex.log_service.answer": (
         "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),
-    "tierdex.log_service.forget_receipt": ("ForgetReceipt",),
+    "tierdex.log_service.forget.forget_receipt": ("ForgetReceipt",),
     "tierdex.log_service.message_log": ("MessageLog",),
-    "tierdex.log_service.pending": ("PendingAppend", "PendingBatch"),
-    "tierdex.log_service.queue_reader": ("QueueReader",),
+    "tierdex.log_service.append.pending": ("PendingAppend", "PendingBatch"),
+    "tierdex.log_service.read.queue_reader": ("QueueReader",),
     "tierdex.settings": ("Settings",),
     "tierdex.times": ("Time",),
     "tierdex.value_rules": ("Durability", "Keys", "OnError", "ReadPolicyName"),

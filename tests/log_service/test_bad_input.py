@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.log_service.append.test_recycling import give_up_oldest
 from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
-from tests.log_service.test_recycling import give_up_oldest
 from tierdex.errors import (
     ClosedError,
     CorruptFileError,

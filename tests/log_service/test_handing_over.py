@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.log_service.test_takeover import fill
+from tests.log_service.recovery.test_takeover import fill
 from tierdex.errors import FencedError, UnavailableError
 from tierdex.testing.faulty_store import Fault
 

@@ -14,8 +14,8 @@ from tierdex.errors import (
     ReadOnlyError,
     UnavailableError,
 )
-from tierdex.log_service.carried_notes import row_of_notes
 from tierdex.log_service.message_log import MessageLog
+from tierdex.log_service.notes.carried_notes import row_of_notes
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault
 

@@ -31,7 +31,7 @@ from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
 from tierdex.log_service.answer import MissingMessages
-from tierdex.log_service.forget_receipt import ForgetReceipt, ForgottenMessage
+from tierdex.log_service.forget.forget_receipt import ForgetReceipt, ForgottenMessage
 from tierdex.log_service.read_policy import ReadExplain
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")

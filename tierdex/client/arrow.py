@@ -1,6 +1,6 @@
 """Arrow in requests and answers: the only client module that loads pyarrow, and only when needed.
 
-Depends on errors, log_service.given_messages, times and pyarrow.
+Depends on errors, log_service.append.given_messages, times and pyarrow.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError
-from tierdex.log_service.given_messages import body_of, headers_of
+from tierdex.log_service.append.given_messages import body_of, headers_of
 from tierdex.times import written_times
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from tierdex.log_service.answer import (
     Message,
     TimerHour,
 )
-from tierdex.log_service.given_messages import GivenMessages, body_of, headers_of
+from tierdex.log_service.append.given_messages import GivenMessages, body_of, headers_of
 from tierdex.log_service.levels import Level, level_of
 from tierdex.value_rules import INT64_MAX, INT64_MIN, one_or_many, out_of_range
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.client import message_calls as calls
 from tierdex.client.verbs import Asynchronous, Synchronous, Verb
-from tierdex.log_service.queue_reader import (
+from tierdex.log_service.read.queue_reader import (
     DEFAULT_GROUP,
     QueueReader,
     refuse_missing,

@@ -26,7 +26,7 @@ import orjson
 from tierdex.errors import InvalidRequestError
 from tierdex.following.positions import FILE_NAME, PositionFile
 from tierdex.following.records import NO_TIME, Parts
-from tierdex.log_service.queue_reader import refuse_missing
+from tierdex.log_service.read.queue_reader import refuse_missing
 from tierdex.value_columns import meant_times
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Appends as a caller asks for them: arguments checked, rows staged, the refusal of a wrong `expect_offset`.
 
-Depends on errors, value_rules and the other modules of this folder.
+Depends on errors, value_rules and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import InvalidRequestError, OffsetMismatchError
-from tierdex.log_service.appender import ExpectationFailedError
-from tierdex.log_service.message_columns import (
+from tierdex.log_service.append.appender import ExpectationFailedError
+from tierdex.log_service.append.message_columns import (
     check_deliver_at,
     check_message,
     check_messages,
     rows_of,
 )
-from tierdex.log_service.pending import PendingAppend, PendingBatch
+from tierdex.log_service.append.pending import PendingAppend, PendingBatch
 from tierdex.value_rules import INT64_MAX, check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tierdex.log_service.appender import Appended, AppendRows
-    from tierdex.log_service.given_messages import GivenMessages
+    from tierdex.log_service.append.appender import Appended, AppendRows
+    from tierdex.log_service.append.given_messages import GivenMessages
     from tierdex.log_service.levels import Level
     from tierdex.log_service.log_components import LogComponents, LogWriting
 

@@ -1,6 +1,6 @@
 """Reads as a caller asks for them: arguments checked, the folder followed, more messages waited for.
 
-Depends on clock, errors, value_rules and the other modules of this folder.
+Depends on clock, errors, value_rules and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.clock import Bell
 from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
+from tierdex.log_service.files.queue_table import QueueTable, queues_of_ends
 from tierdex.log_service.levels import Level
-from tierdex.log_service.mending import note_ends
-from tierdex.log_service.queue_table import QueueTable, queues_of_ends
+from tierdex.log_service.read.reads import ReadLimits, place_of
 from tierdex.log_service.read_policy import policy_of
-from tierdex.log_service.reads import ReadLimits, place_of
+from tierdex.log_service.recovery.mending import note_ends
 from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_topic
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from tierdex.lifecycle.file_table import FileList
     from tierdex.log_service.answer import ReadAnswer
-    from tierdex.log_service.gone_messages import GoneMessages
     from tierdex.log_service.log_components import LogComponents
-    from tierdex.log_service.many_reads import Place
-    from tierdex.log_service.reads import QueuePosition
+    from tierdex.log_service.notes.gone_messages import GoneMessages
+    from tierdex.log_service.read.many_reads import Place
+    from tierdex.log_service.read.reads import QueuePosition
 
 WAIT_MOST_S: Final = 86_400.0
 _COUNT_MOST: Final = 1_000_000

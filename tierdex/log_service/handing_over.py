@@ -10,7 +10,7 @@
 An error before the release takes appends again. Whether a release whose answer was lost took effect is not
 known: appends stay refused until the call is made again, or the log is opened anew, which claims the node.
 
-Depends on clock, errors, lifecycle and the other modules of this folder.
+Depends on clock, errors, lifecycle and the rest of log_service.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The components of an open message log, and how they are closed.
 
-Depends on background, compactor, errors, fileparts, lifecycle and the other modules of this folder.
+Depends on background, compactor, errors, fileparts, lifecycle and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tierdex.errors import (
     raised_anew,
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
-from tierdex.log_service.clean_close import note_clean_close
 from tierdex.log_service.handing_over import HandedOverError
 from tierdex.log_service.levels import Level, level_of
+from tierdex.log_service.recovery.clean_close import note_clean_close
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.folder_lock import SharedFolderLock
     from tierdex.lifecycle.paths import DataPaths
-    from tierdex.log_service.active_journal import ActiveJournal
     from tierdex.log_service.answer import MissingMessages
-    from tierdex.log_service.appender import Appender
-    from tierdex.log_service.committer import Committer
-    from tierdex.log_service.followed_index import FollowedIndex
-    from tierdex.log_service.forgetting import LogForgetting
-    from tierdex.log_service.gone_messages import GoneRecord
-    from tierdex.log_service.journal_tending import JournalTending
-    from tierdex.log_service.log_index import LogIndex
-    from tierdex.log_service.log_kind import LogKind
-    from tierdex.log_service.log_merge import LogMerging
+    from tierdex.log_service.append.active_journal import ActiveJournal
+    from tierdex.log_service.append.appender import Appender
+    from tierdex.log_service.append.committer import Committer
+    from tierdex.log_service.append.journal_tending import JournalTending
+    from tierdex.log_service.append.next_journal import NextJournal
+    from tierdex.log_service.append.single_appends import SingleAppends
+    from tierdex.log_service.files.queue_table import QueueTable
+    from tierdex.log_service.files.tier import Tier
+    from tierdex.log_service.forget.forgetting import LogForgetting
+    from tierdex.log_service.keys.followed_index import FollowedIndex
+    from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.log_service.log_options import LogOptions
-    from tierdex.log_service.log_retention import LogRetention
-    from tierdex.log_service.next_journal import NextJournal
-    from tierdex.log_service.published_note import PublishedNote
-    from tierdex.log_service.queue_table import QueueTable
-    from tierdex.log_service.reads import LogReads
-    from tierdex.log_service.remote_commits import RemoteCommits
-    from tierdex.log_service.single_appends import SingleAppends
-    from tierdex.log_service.tail_reads import TailReads
-    from tierdex.log_service.tier import Tier
-    from tierdex.log_service.timer import Timer
+    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.published_note import PublishedNote
+    from tierdex.log_service.read.reads import LogReads
+    from tierdex.log_service.read.tail_reads import TailReads
+    from tierdex.log_service.tiering.log_kind import LogKind
+    from tierdex.log_service.tiering.log_merge import LogMerging
+    from tierdex.log_service.tiering.log_retention import LogRetention
+    from tierdex.log_service.tiering.remote_commits import RemoteCommits
+    from tierdex.log_service.timer.timer import Timer
     from tierdex.seams import Seams
 
 _STOP_TIMEOUT_S = 60.0

@@ -4,8 +4,8 @@ The facade checks the arguments, calls the component that does the work, and ret
 writes a data folder; any number of processes read. Any thread may call any method. Every error is a
 TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
 
-Depends on disk_errors, seams, settings, times, value_rules, index_service.claiming, hints and the other
-modules of this folder.
+Depends on disk_errors, seams, settings, times, value_rules, index_service.claiming, hints and the
+rest of log_service.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.fork import forked_error, tell_child
 from tierdex.log_service.answer import AppendReceipt, FoundMessages, ReadAnswer
+from tierdex.log_service.append.given_messages import GivenMessages
 from tierdex.log_service.checked_appends import CheckedAppends
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
-from tierdex.log_service.given_messages import GivenMessages
 from tierdex.log_service.levels import LEVELS, Level
 from tierdex.log_service.operations import OperatedLog
-from tierdex.log_service.queue_reader import DEFAULT_GROUP, QueueReader
+from tierdex.log_service.read.queue_reader import DEFAULT_GROUP, QueueReader
 from tierdex.times import Time, optional_ms, to_ms
 from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_topic, one_or_many
 
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
-    from tierdex.log_service.followed_index import FollowedIndex
+    from tierdex.log_service.append.pending import PendingAppend, PendingBatch
+    from tierdex.log_service.keys.followed_index import FollowedIndex
+    from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.log_service.log_components import LogComponents
-    from tierdex.log_service.log_index import LogIndex
-    from tierdex.log_service.pending import PendingAppend, PendingBatch
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
     from tierdex.value_rules import Durability, Keys, ReadPolicyName
@@ -496,7 +496,7 @@ class MessageLog(OperatedLog):
         self._reads.refresh_when_due(at_once=True)
         if limits.level is Level.RECEIVED and self._components.writing is not None:
             self.flush("os")  # an index has what is written
-        from tierdex.log_service.key_lookups import Lookup, find_messages
+        from tierdex.log_service.keys.key_lookups import Lookup, find_messages
 
         first, last = optional_ms(begin, "begin"), optional_ms(end, "end", is_end=True)
         lookup = Lookup(topic, key, message_id, first, last, max_count, cursor, fresh_within)

@@ -9,7 +9,7 @@
 Nothing is written anywhere. What the owner has not published yet is not here: `end_offset` is that of the
 published part. Manifests are looked at anew every `refresh_interval`.
 
-Depends on errors, lifecycle and the other modules of this folder.
+Depends on errors, lifecycle and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tierdex.errors import (
 from tierdex.lifecycle.file_table import FileTable
 from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
 from tierdex.log_service.answer import MissingMessages
-from tierdex.log_service.carried_notes import fetch_notes, row_of_notes
-from tierdex.log_service.followed_index import FollowedIndex
+from tierdex.log_service.files.log_row import LogRowMore
+from tierdex.log_service.files.tier import Tier
+from tierdex.log_service.keys.followed_index import FollowedIndex
+from tierdex.log_service.keys.log_index import published_source
 from tierdex.log_service.log_components import LogComponents
-from tierdex.log_service.log_index import published_source
 from tierdex.log_service.log_options import LogOptions
-from tierdex.log_service.log_row import LogRowMore
-from tierdex.log_service.published_note import NotedFile, PublishedNote
-from tierdex.log_service.reads import LogReads
-from tierdex.log_service.stored_notes import StoredNotes
-from tierdex.log_service.tail_reads import TailReads
-from tierdex.log_service.tier import Tier
+from tierdex.log_service.notes.carried_notes import fetch_notes, row_of_notes
+from tierdex.log_service.notes.published_note import NotedFile, PublishedNote
+from tierdex.log_service.notes.stored_notes import StoredNotes
+from tierdex.log_service.read.reads import LogReads
+from tierdex.log_service.read.tail_reads import TailReads
 
 if TYPE_CHECKING:
     from tierdex.indexfile.source import Source

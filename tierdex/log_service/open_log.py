@@ -9,7 +9,7 @@
 
 A log that was not closed in order goes on in a new journal of the next generation: offsets may have been
 given to messages that are gone. Depends on background, compactor, fileparts, lifecycle, logfile,
-index_service.claiming and the other modules of this folder.
+index_service.claiming and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -40,44 +40,44 @@ from tierdex.lifecycle.folder_number import FolderNumber
 from tierdex.lifecycle.gap import drop_behind_a_gap
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_quarantined_name
 from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery, quarantine
-from tierdex.log_service.active_journal import ActiveJournal
 from tierdex.log_service.answer import MissingMessages
-from tierdex.log_service.appender import Appender
-from tierdex.log_service.clean_close import noted_end, take_clean_close
-from tierdex.log_service.committer import Committer
-from tierdex.log_service.dispatcher import DispatcherTending
-from tierdex.log_service.folder_reader import FolderReader
-from tierdex.log_service.forgetting import ForgetfulLog, LogForgetting
-from tierdex.log_service.gone_messages import GoneRecord
-from tierdex.log_service.journal_tending import JournalTending
+from tierdex.log_service.append.active_journal import ActiveJournal
+from tierdex.log_service.append.appender import Appender
+from tierdex.log_service.append.committer import Committer
+from tierdex.log_service.append.journal_tending import JournalTending
+from tierdex.log_service.append.next_journal import NextJournal
+from tierdex.log_service.append.single_appends import SingleAppends
+from tierdex.log_service.files.queue_table import QueueTable, queues_of_ends
+from tierdex.log_service.files.tier import Tier
+from tierdex.log_service.forget.forgetting import ForgetfulLog, LogForgetting
+from tierdex.log_service.keys.dispatcher import DispatcherTending
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_components import LogComponents, LogWriting, newest_end
-from tierdex.log_service.log_kind import LogKind, LogWork
-from tierdex.log_service.log_merge import LogMerging
 from tierdex.log_service.log_options import LogOptions
-from tierdex.log_service.log_recovery import (
+from tierdex.log_service.notes.gone_messages import GoneRecord
+from tierdex.log_service.notes.published_note import PublishedNote, refuse_published
+from tierdex.log_service.read.reads import LogReads
+from tierdex.log_service.read.tail_reads import TailReads
+from tierdex.log_service.recovery.clean_close import noted_end, take_clean_close
+from tierdex.log_service.recovery.folder_reader import FolderReader
+from tierdex.log_service.recovery.log_recovery import (
     JournalMending,
     open_immutable,
     refuse_strangers,
     remove_gone,
     unsealed_handle,
 )
-from tierdex.log_service.log_retention import LogRetention
-from tierdex.log_service.mending import Mender, note_ends
-from tierdex.log_service.next_journal import NextJournal
-from tierdex.log_service.published_note import PublishedNote, refuse_published
-from tierdex.log_service.published_queues import (
+from tierdex.log_service.recovery.mending import Mender, note_ends
+from tierdex.log_service.recovery.takeover import Succession
+from tierdex.log_service.tiering.log_kind import LogKind, LogWork
+from tierdex.log_service.tiering.log_merge import LogMerging
+from tierdex.log_service.tiering.log_retention import LogRetention
+from tierdex.log_service.tiering.published_queues import (
     refuse_unnoted,
     settle_note,
 )
-from tierdex.log_service.queue_table import QueueTable, queues_of_ends
-from tierdex.log_service.reads import LogReads
-from tierdex.log_service.remote_commits import RemoteCommits
-from tierdex.log_service.single_appends import SingleAppends
-from tierdex.log_service.tail_reads import TailReads
-from tierdex.log_service.takeover import Succession
-from tierdex.log_service.tier import Tier
-from tierdex.log_service.timer import Timer, TimerLog
+from tierdex.log_service.tiering.remote_commits import RemoteCommits
+from tierdex.log_service.timer.timer import Timer, TimerLog
 from tierdex.logfile.journal.file import Journal, recover_journal
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FolderLock
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.manifest import ManifestState
-    from tierdex.log_service.followed_index import FollowedIndex
-    from tierdex.log_service.log_index import LogIndex
+    from tierdex.log_service.keys.followed_index import FollowedIndex
+    from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -197,7 +197,9 @@ def _follow_index(
     data: Path, choice: IndexChoice, settings: Settings, seams: Seams, tier: Tier
 ) -> FollowedIndex:
     """Open the index of a log that another process writes. Raises InvalidRequestError without one."""
-    from tierdex.log_service.followed_index import FollowedIndex  # a log alone does not load it
+    from tierdex.log_service.keys.followed_index import (
+        FollowedIndex,  # a log alone does not load it
+    )
 
     if not seams.filesystem.is_folder(DataPaths(data).folder(FileState.UNSEALED)):
         raise InvalidRequestError(
@@ -502,7 +504,7 @@ class _OwnerOpening:
 
     def _open_index(self, choice: IndexChoice) -> None:
         """Open the index; the log recovers meanwhile, once its node is claimed."""
-        from tierdex.log_service.log_index import LogIndex  # a log alone does not load it
+        from tierdex.log_service.keys.log_index import LogIndex  # a log alone does not load it
 
         log_index = LogIndex(self, choice.store, choice.claiming)
         self._writing.log_index = self._writing.kind.log_index = log_index

@@ -3,7 +3,7 @@
 `MessageLog` inherits these verbs. Each raises ClosedError once the log is closed.
 
 Depends on compactor, disk_errors, errors, index_service, lifecycle, logfile, times, value_rules and the
-other modules of this folder.
+rest of log_service.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tierdex.index_service.receipt import RewrittenFile, name_of_request
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
 from tierdex.log_service.handing_over import hand_over
-from tierdex.log_service.log_recovery import open_sealed
-from tierdex.log_service.timer_hours import read_hours
+from tierdex.log_service.recovery.log_recovery import open_sealed
+from tierdex.log_service.timer.timer_hours import read_hours
 from tierdex.logfile.check import check_log_file
 from tierdex.times import to_ms
 from tierdex.value_rules import check_seconds
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
-    from tierdex.log_service.forget_receipt import ForgetReceipt
+    from tierdex.log_service.forget.forget_receipt import ForgetReceipt
     from tierdex.log_service.log_components import LogComponents, LogWriting
     from tierdex.times import Time
 

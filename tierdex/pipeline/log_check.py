@@ -24,9 +24,9 @@ from tierdex.errors import TierdexError
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.lifecycle.paths import make_file_id
-from tierdex.log_service.log_file import left_out_before
-from tierdex.log_service.stored_notes import check_notes, read_stored_notes
-from tierdex.log_service.whole_object import check_object, open_grouped_tail
+from tierdex.log_service.files.log_file import left_out_before
+from tierdex.log_service.files.whole_object import check_object, open_grouped_tail
+from tierdex.log_service.notes.stored_notes import check_notes, read_stored_notes
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 from tierdex.pipeline.snapshot import log_files_of, notes_of, read_store
 

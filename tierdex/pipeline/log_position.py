@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
-from tierdex.log_service.log_row import LogRowMore
+from tierdex.log_service.files.log_row import LogRowMore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -194,7 +194,7 @@ def left_out_unread(
 
     Raises CorruptFileError.
     """
-    from tierdex.log_service.log_file import left_out_before
+    from tierdex.log_service.files.log_file import left_out_before
 
     for name, number in left_out_before(file).last_files().items():
         place = position.topic

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.log_service.whole_object import open_grouped_tail
+from tierdex.log_service.files.whole_object import open_grouped_tail
 from tierdex.pipeline.open_files import OpenFiles
 
 if TYPE_CHECKING:

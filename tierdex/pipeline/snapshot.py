@@ -49,7 +49,7 @@ from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expire
 from tierdex.lifecycle.standing import standings_of
 from tierdex.lifecycle.store_time import StoreTime
 from tierdex.lifecycle.topic_set import may_hold
-from tierdex.log_service.stored_notes import read_stored_notes
+from tierdex.log_service.notes.stored_notes import read_stored_notes
 from tierdex.logfile.forgotten import NOWHERE
 from tierdex.settings import load_settings
 

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from tierdex.app.http.codecs.messages_in import MessageColumns
     from tierdex.app.http.service import Service
     from tierdex.log_service.answer import FoundMessages, ReadAnswer
-    from tierdex.log_service.commit import Commit
+    from tierdex.log_service.append.commit import Commit
+    from tierdex.log_service.append.pending import PendingBatch
     from tierdex.log_service.message_log import MessageLog
-    from tierdex.log_service.pending import PendingBatch
 
 _SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more
 _FEW_BYTES = 64 * 1024  # written as JSON on the event loop

@@ -1,0 +1,1 @@
+"""Appends: rows get their offsets, wait in the stage, and are committed in groups to the active journal."""

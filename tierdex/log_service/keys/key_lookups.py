@@ -1,0 +1,124 @@
+"""The messages of a key or message ID: locations from the index, bodies from the log, compared.
+
+::
+
+    index   everything written is in it first; what is not makes the answer incomplete
+    pages   entries newest first -> their messages, all of one page from the same files
+    keep    a message that carries the very key (an index knows hashes), and has the level asked for
+
+Depends on answer, log_index, read_policy and reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tierdex.log_service.answer import ExpiredMessage, FoundMessages, Message, MissingMessages
+from tierdex.log_service.read.reads import QueuePosition
+from tierdex.log_service.read_policy import ReadExplain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tierdex.index_service.answer import Entry
+    from tierdex.log_service.answer import ReadAnswer
+    from tierdex.log_service.keys.followed_index import FollowedIndex
+    from tierdex.log_service.keys.log_index import LogIndex
+    from tierdex.log_service.read.reads import LogReads, ReadLimits
+
+
+class Lookup(NamedTuple):
+    """What is looked for: a key of a topic, or a message ID of any topic. Times int64 ms, inclusive."""
+
+    topic: str | None
+    key: str | None
+    message_id: str | None
+    begin: int | None
+    end: int | None
+    max_count: int
+    cursor: str | None
+    fresh_within: float | None = None
+
+
+def find_messages(
+    log_index: LogIndex | FollowedIndex, reads: LogReads, lookup: Lookup, limits: ReadLimits
+) -> FoundMessages:
+    """Return the messages, newest first, each read with `limits`.
+
+    Raises InvalidRequestError and what the index raises.
+    """
+    lag = log_index.lag()
+    index = log_index.index
+    ages = log_index.ages  # before the files: the answer must not promise more than they hold
+    missing = [] if lag is None else [lag]
+    missing += reads.quarantined()
+    found: list[Message] = []
+    expired: list[ExpiredMessage] = []
+    newest: list[Message] = []  # that are not indexed: beyond `max_count`
+    cursor = lookup.cursor
+    explain = ReadExplain()
+    unindexed: set[QueuePosition] = set()
+    is_first = cursor is None
+    while True:
+        answer = index.query(
+            lookup.topic, key=lookup.key, message_id=lookup.message_id, begin=lookup.begin,
+            end=lookup.end, max_count=lookup.max_count - len(found), cursor=cursor,
+            fresh_within=lookup.fresh_within,
+        )  # fmt: skip
+        if is_first:  # the question is legal; what is not indexed is newer than all that is
+            is_first = False
+            places = list(dict.fromkeys(log_index.unindexed(lookup)))  # a file may be walked again
+            unindexed = set(places)
+            for one in reads.read_many(places, limits):
+                explain.add(one.explain)
+                newest += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
+        others = [each for each in answer.missing if _is_other(each.file, log_index.node)]
+        missing += [MissingMessages(*each) for each in answer.missing if each not in others]
+        own = [_place(entry) for entry in answer.entries if entry.node == log_index.node]
+        indexed = [place for place in own if place not in unindexed]
+        for place, one in zip(indexed, reads.read_many(indexed, limits), strict=True):
+            explain.add(one.explain)
+            if place.offset < one.begin_offset:
+                expired.append(ExpiredMessage(*place))
+                continue
+            found += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
+        cursor = answer.next_cursor
+        if cursor is None or len(found) >= lookup.max_count:
+            messages = (*newest, *found)
+            return FoundMessages(
+                messages,
+                _distinct(missing),
+                cursor,
+                tuple(expired),
+                explain,
+                ages.as_of(),
+                ages.unasked(),
+            )
+
+
+def _is_other(missing: str, node: str) -> bool:
+    """Say whether it is another node that was not read, or is too old: it has none of this log's messages."""
+    return missing.startswith("node:") and missing != f"node:{node}"
+
+
+def _place(entry: Entry) -> QueuePosition:
+    assert entry.queue_id is not None and entry.offset is not None, entry  # noqa: PT018
+    return QueuePosition(entry.topic, entry.queue_id, entry.offset)
+
+
+def _messages_of(answer: ReadAnswer, missing: list[MissingMessages]) -> Sequence[Message]:
+    """Return the message that was read, none where it has not got the level."""
+    if len(answer) and not answer.from_begin:
+        return answer.messages
+    missing += answer.missing
+    return ()
+
+
+def _is_it(message: Message, lookup: Lookup) -> bool:
+    if lookup.message_id is not None:
+        return message.message_id == lookup.message_id
+    return lookup.key in message.keys
+
+
+def _distinct(missing: list[MissingMessages]) -> tuple[MissingMessages, ...]:
+    return tuple(dict.fromkeys(missing))

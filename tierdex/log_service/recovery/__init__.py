@@ -1,0 +1,1 @@
+"""What an opening finds in the folder of a log, and what it repairs or takes over."""

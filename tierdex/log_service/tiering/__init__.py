@@ -1,0 +1,1 @@
+"""What becomes of sealed files of the log: compacted, published, merged, expired."""
