@@ -29,6 +29,7 @@ from tierdex.index_service.requests.entry_rules import (
     check_topic,
 )
 from tierdex.index_service.requests.id_time import OFF, narrow
+from tierdex.index_service.requests.put import CheckedPut
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.index_service.single_queries import QueryOptions, SingleQueries, check_on_error
 from tierdex.indexfile.schema import message_schema
@@ -187,9 +188,6 @@ class Index(OperatedIndex):
         """
         if key is not None:
             keys = key if keys is None and key.__class__ is str else self._one_key(key, keys)
-        moment: Any = timestamp
-        if moment.__class__ is not int and isinstance(moment, (str, datetime)):
-            moment = to_ms(moment, "timestamp")
         try:
             seed, number = self._topics[topic]
             is_taken = self._put_kernels[durability](
@@ -198,7 +196,7 @@ class Index(OperatedIndex):
                 message_id,
                 seed,
                 number,
-                moment,
+                timestamp,
                 offset,
                 size,
                 queue_id,
@@ -218,18 +216,20 @@ class Index(OperatedIndex):
     ) -> None:  # fmt: skip
         """Say what is wrong with a put that the kernel refused; or make room, and let it try again.
 
-        Other collections of keys become lists, and a `datetime` early in 1970 is no number of seconds.
+        A written time becomes a number, another collection of keys a tuple.
         """
         with typed_disk_errors:
             writer = self._writing().writer  # first: a child of fork may call nothing else
+            if isinstance(timestamp, (str, datetime)):
+                moment = to_ms(timestamp, "timestamp")
+                given = CheckedPut(topic, keys, message_id, moment, offset, size, queue_id)
+                if writer.puts.put(given, durability):
+                    return
             if key is not None:
                 keys = self._one_key(key, None)
             entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
             check_durability(durability)
-            if durability == "received":
-                writer.receive(entry)
-            else:
-                writer.write(entry)
+            writer.take(entry, "received" if durability == "received" else "os")
 
     def _one_key(self, key: Any, keys: Any) -> tuple[str]:
         one_or_many(key, keys)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from tests.index_service.ingest.put_model import rows_of
 from tests.index_service.ingest.test_direct_puts import Puts
 from tests.indexfile.chained_files import FILESYSTEM
 from tierdex.app.http.models import EntryToPut
@@ -137,7 +138,7 @@ def test_every_path_accepts_the_same_entries(gathering, entry):
     # A kernel refuses nothing for good: what it takes is what `put` would have made of it, and it takes
     # every valid entry whose values are plain.
     is_left = checked is None or isinstance(entry["timestamp"], str)  # a time that is written
-    assert rows == (None if is_left else gathering.rows_of(checked))
+    assert rows == (None if is_left else rows_of(checked))
     if all(type(entry[name]) is int for name in ("timestamp", "offset", "size", "queue_id")):
         names = {**entry, "keys": ["k"], "message_id": None}
         assert over_http(entry) == (single(names) is not None)
@@ -149,7 +150,7 @@ def test_numpy_numbers_are_taken_by_put_batches_and_kernels(gathering, name, kin
     highest = kind(MESSAGE_RANGES[name][1])
     entry = {**GOOD, name: highest}
     assert single(entry) == single({**GOOD, name: int(highest)})
-    assert gathered(gathering, entry) == gathering.rows_of(single(entry))
+    assert gathered(gathering, entry) == rows_of(single(entry))
 
 
 valid = st.fixed_dictionaries(

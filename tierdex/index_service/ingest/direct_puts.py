@@ -6,9 +6,9 @@
     append ---> the open file, one batch a message
 
 `gather` and `append` are kernels (single_puts): each call is one step for every Python thread, checks
-what it is given, and returns 0 with nothing done when a put has to take the general path. The writer,
-under its lock, shuts them while it touches what they touch: `shut` for the file; `take` and `drop` shut
-the rows for the moment that they need. An entry leaves the buffer only after its batch was written.
+what it is given, and returns 0 with nothing done for a wrong value and where room is short. The writer,
+under its lock, shuts them while it touches what they touch: `shut` for the file; `drop` shuts the rows
+for the moment that it needs. An entry leaves the buffer only after its batch was written.
 
 Topics have numbers here, given when the writer first meets them; a number is never given twice.
 
@@ -24,7 +24,7 @@ import numpy as np
 from tierdex.fileparts.memory import address
 from tierdex.indexfile.chained.kernels import single_puts as k
 from tierdex.indexfile.columns import ItemRows
-from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, signed_bits, topic_seed
+from tierdex.indexfile.hashing import MESSAGE_ID_SEED, signed_bits, topic_seed
 from tierdex.indexfile.layout import KIND_BIT, TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 _ITEMS_BETWEEN_LOOKS: Final = 1024
 _TOPICS_REMEMBERED: Final = 65_536
 _ROW_BYTES: Final = MESSAGE_SCHEMA.item_bytes
-_U64: Final = (1 << 64) - 1
-_pack_row = MESSAGE_SCHEMA.packer().pack
 
 
 class DirectPuts:
@@ -106,50 +104,37 @@ class DirectPuts:
     # -- at either level -------------------------------------------------------------------------
 
     def put(self, entry: CheckedPut, level: str) -> bool:
-        """Put a checked entry as `Index.put` tries to: its values are plain by now, its topic known."""
+        """Put an entry as `Index.put` tries to; False also for a topic or a level that has no kernel."""
         topic, keys, message_id, *location = entry
-        seed, number = self.topics[topic]
-        kernel = self.kernels[level]
+        try:
+            seed, number = self.topics[topic]
+            kernel = self.kernels[level]
+        except (KeyError, TypeError):
+            return False
         return bool(kernel(self.arguments, keys, message_id, seed, number, *location))
 
     # -- rows that wait --------------------------------------------------------------------------
 
-    def rows_of(self, entry: CheckedPut) -> bytes:
-        """Return an entry as rows that may wait: keys, then the message ID. Its topic is known."""
+    def items_of(self, entry: CheckedPut) -> ItemRows:
+        """Return a checked entry as what a file takes, gathered aside. Its topic is known."""
         topic, keys, message_id, *location = entry
-        tag = self._place_of(topic)
-        seed = self.topics[topic][0] & _U64
-        rows = [_pack_row(seeded_hash(key, seed), 0, tag, *location) for key in keys]
-        if message_id is not None:
-            value = seeded_hash(message_id, MESSAGE_ID_SEED)
-            rows.append(_pack_row(value, 0, KIND_BIT | tag, *location))
-        return b"".join(rows)
-
-    def take(self, rows: bytes) -> bool:
-        """Put an entry's rows behind those that wait; False when there is no room."""
-        self._shut_rows()
-        begin = self._cells[k.A_COUNT] * _ROW_BYTES
-        end = begin + len(rows)
-        fits = end <= len(self._rows)
-        if fits:
-            self._rows.data[begin:end] = rows
-            self._cells[k.A_COUNT] = end // _ROW_BYTES
-            self._cells[k.A_WAITS] = 1
-        self._open()
-        return fits
-
-    def can_hold(self, rows: bytes) -> bool:
-        """Say whether `take` would take an entry's rows if none waited."""
-        return len(rows) <= len(self._rows)
+        seed, number = self.topics[topic]
+        room = len(keys) + (message_id is not None)
+        rows = np.empty(room * _ROW_BYTES, np.uint8)
+        aside = np.frombuffer(self.waits, np.int64).copy()
+        aside[[k.A_COUNT, k.A_ROOM, k.A_ROWS, k.A_IS_CHECKED]] = 0, room, address(rows), 1
+        gather = self.kernels["received"]
+        is_taken = gather(address(aside), keys, message_id, seed, number, *location)
+        assert is_taken, "a checked entry"
+        return self._items(rows)
 
     def gathered(self) -> ItemRows | None:
         """Return the rows that wait, which one batch holds; they stay until `drop`."""
         count = self._cells[k.A_COUNT]
-        return self.items_of(self._rows.data[: count * _ROW_BYTES]) if count else None
+        return self._items(self._rows[: count * _ROW_BYTES].copy()) if count else None
 
-    def items_of(self, data: bytes | memoryview) -> ItemRows:
-        """Return rows that wait, or might, as what a file takes."""
-        rows = np.frombuffer(bytearray(data), MESSAGE_SCHEMA.dtype)
+    def _items(self, data: np.ndarray) -> ItemRows:
+        rows = data.view(MESSAGE_SCHEMA.dtype)
         numbers = rows["tag"] & np.uint32(TOPIC_MASK)
         if (numbers == numbers[0]).all():
             used, tags = numbers[:1], np.uint32(0)

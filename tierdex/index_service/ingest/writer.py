@@ -130,27 +130,18 @@ class Writer:
 
     # -- puts ------------------------------------------------------------------------------------
 
-    def receive(self, entry: CheckedPut) -> None:
-        """Take one checked entry at level `received`; an error means that it was not taken."""
-        with self._lock:
-            self._admit(entry.topic)
-            if self.puts.put(entry, "received"):
-                return
-            rows = self.puts.rows_of(entry)
-            while not self.puts.take(rows):
-                self._flush_locked()
-                if not self.puts.can_hold(rows):
-                    self._append_locked([self.puts.items_of(rows)], self._schema)
-                    return
+    def take(self, entry: CheckedPut, level: str) -> None:
+        """Make room for one checked entry, and take it; an error means that it was not taken.
 
-    def write(self, entry: CheckedPut) -> None:
-        """Write one checked entry at level `os`; an error means that it was not taken."""
+        What no room can be made for (a new topic in the file, more names than wait at once) is written.
+        """
         with self._lock:
             self._admit(entry.topic)
-            if not self.puts.put(entry, "os"):
-                self._flush_locked()  # put order is kept
-                rows = self.puts.items_of(self.puts.rows_of(entry))
-                self._append_locked([rows], self._schema)
+            if self.puts.put(entry, level):
+                return
+            self._flush_locked()  # put order is kept
+            if level == "os" or not self.puts.put(entry, level):
+                self._append_locked([self.puts.items_of(entry)], self._schema)
 
     def _admit(self, topic: str) -> None:
         self._refuse_led()

@@ -78,7 +78,8 @@ A_STATISTICS = 7  # address of the statistics of the file that messages are appe
 A_MOST_ITEMS = 8  # while it holds no more than so many items then,
 A_LAST_ROW = 9  # and a batch and the record after it end at this row
 A_TAGS = 10  # address: u4 a topic from the first on, 1 + its index in that file, 0 for none yet
-ARGUMENTS_LENGTH = 11
+A_IS_CHECKED = 11  # 1: of a time like seconds it is known that it means milliseconds
+ARGUMENTS_LENGTH = 12
 
 _OFFSET_MIN, _OFFSET_MAX = MESSAGE_RANGES["offset"]
 _SIZE_MIN, _SIZE_MAX = MESSAGE_RANGES["size"]
@@ -114,20 +115,19 @@ def _argument(arguments: int, place: int) -> Any:
 def _is_good(arguments: int, put: Any) -> bool:
     """Say whether this is one message with keys, a message ID, or both, and its topic is known.
 
-    The ranges are those of `requests.entry`, which says what is wrong: a test compares both.
+    Each key is looked at by `_is_key`. The ranges are those of `requests.entry`, which says what is wrong: a
+    test compares both.
     """
-    most = _argument(arguments, A_MOST_BYTES)
-    for i in range(text_count(put.keys)):
-        if not 0 < text_bytes(text_at(put.keys, i)) <= most:
-            return False
-    id_bytes = text_bytes(put.message_id)
     return bool(
-        0 <= id_bytes <= most
+        0 <= text_bytes(put.message_id) <= _argument(arguments, A_MOST_BYTES)
         and text_count(put.keys) >= 0
         and _name_count(put) > 0
         and put.topic >= _argument(arguments, A_FIRST_TOPIC)
         and is_number(put.timestamp)
-        and not SECONDS_BEGIN <= number(put.timestamp) < SECONDS_END
+        and (
+            not SECONDS_BEGIN <= number(put.timestamp) < SECONDS_END
+            or _argument(arguments, A_IS_CHECKED) != 0
+        )
         and is_number(put.offset)
         and is_number(put.size)
         and is_number(put.queue_id)
@@ -135,6 +135,11 @@ def _is_good(arguments: int, put: Any) -> bool:
         and _SIZE_MIN <= number(put.size) <= _SIZE_MAX
         and _QUEUE_MIN <= number(put.queue_id) <= _QUEUE_MAX
     )
+
+
+@primitive
+def _is_key(arguments: int, key: Any) -> bool:
+    return bool(0 < text_bytes(key) <= _argument(arguments, A_MOST_BYTES))
 
 
 @primitive
@@ -182,7 +187,10 @@ def _gather(
     message = _message_of(put)
     place = _argument(arguments, A_ROWS) + count * MESSAGE_BYTES
     for i in range(text_count(keys)):
-        _gather_row(place, _hash(text_at(keys, i), seed), tag, message)
+        key = text_at(keys, i)
+        if not _is_key(arguments, key):
+            return np.int64(0)  # what was written is no row: the count does not reach it
+        _gather_row(place, _hash(key, seed), tag, message)
         place += MESSAGE_BYTES
         count += 1
     if text_bytes(message_id) > 0:
@@ -213,6 +221,9 @@ def _append(
         return np.int64(0)
     if not _is_good(arguments, put):
         return np.int64(0)
+    for i in range(text_count(keys)):
+        if not _is_key(arguments, text_at(keys, i)):
+            return np.int64(0)
     statistics = carray(numbers_at(address), (STATISTICS_LENGTH,))
     known = topic - _argument(arguments, A_FIRST_TOPIC)
     index = np.int64(load_u32(_argument(arguments, A_TAGS) + 4 * known)) - 1
