@@ -25,9 +25,9 @@ from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
-from tierdex.lifecycle.manifest import FileRow
-from tierdex.lifecycle.manifest_log import ManifestLog
-from tierdex.lifecycle.shared_node import SharedNode
+from tierdex.lifecycle.manifests.manifest import FileRow
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+from tierdex.lifecycle.nodes.shared_node import SharedNode
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.storage_layer.metered import MeteredStore

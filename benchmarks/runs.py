@@ -34,7 +34,7 @@ from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.open import open_store
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
 
 _DAY = 1_700_006_400_000  # a midnight
 

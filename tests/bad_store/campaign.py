@@ -21,7 +21,7 @@ from tierdex.clock import SystemClock
 from tierdex.errors import TierdexError, UnavailableError
 from tierdex.ids import SystemIds
 from tierdex.index_service.index import Index
-from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
 
 SETTINGS = {

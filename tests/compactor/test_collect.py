@@ -5,9 +5,9 @@ from __future__ import annotations
 from tierdex.clock import ManualClock
 from tierdex.compactor.collect import collect_node
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest import Change
-from tierdex.lifecycle.manifest_log import ManifestLog
-from tierdex.lifecycle.ownership import OwnedNode
+from tierdex.lifecycle.manifests.manifest import Change
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+from tierdex.lifecycle.nodes.ownership import OwnedNode
 from tierdex.storage_layer.memory import MemoryStore
 
 SECOND_MS = 1000

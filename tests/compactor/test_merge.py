@@ -8,7 +8,7 @@ from tests.index_service.conftest import offsets, put
 from tests.lifecycle.rows import make_row
 from tierdex.compactor.merge import plan_merge
 from tierdex.errors import AlreadyExistsError, CorruptFileError
-from tierdex.lifecycle.manifest import ManifestState
+from tierdex.lifecycle.manifests.manifest import ManifestState
 from tierdex.lifecycle.retention import make_retention
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.settings import load_settings

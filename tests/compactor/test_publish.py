@@ -9,7 +9,7 @@ import pytest
 from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import FloorError, StoreUnavailableError
-from tierdex.lifecycle.manifest import Change
+from tierdex.lifecycle.manifests.manifest import Change
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tests.index_service.conftest import put
 from tierdex.compactor.queue_table import QueueEnds, QueueTables
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest import Change
-from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.manifests.manifest import Change
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
 

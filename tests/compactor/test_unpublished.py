@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.index_service.conftest import put
+from tests.lifecycle.manifests.test_manifest import EMPTY, after
 from tests.lifecycle.rows import make_row, make_uuid
-from tests.lifecycle.test_file_table import Reader, make_handle, make_live
-from tests.lifecycle.test_manifest import EMPTY, after
+from tests.lifecycle.table.test_file_table import Reader, make_handle, make_live
 from tests.patience import PATIENCE_S
 from tierdex import Index
 from tierdex.clock import ManualClock, SystemClock
@@ -18,8 +18,8 @@ from tierdex.compactor.unpublished import UnpublishedFiles
 from tierdex.errors import TierdexError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.file_table import FileTable
 from tierdex.lifecycle.store_time import StoreTime
+from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
 from tierdex.testing.simulated_disk import SimulatedFileSystem

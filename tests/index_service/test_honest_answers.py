@@ -12,8 +12,8 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import FencedError, IncompleteAnswerError, NodeInUseError
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest_log import ManifestLog
-from tierdex.lifecycle.ownership import retire
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+from tierdex.lifecycle.nodes.ownership import retire
 from tierdex.storage_layer.memory import MemoryStore
 
 
@@ -543,8 +543,12 @@ def forget_what_was_said(store, node):
     """Make a node's manifest and hint what a program of before would have written."""
     from dataclasses import replace
 
-    from tierdex.lifecycle.manifest import Hint
-    from tierdex.lifecycle.manifest_codec import decode_manifest, encode_commit, encode_hint
+    from tierdex.lifecycle.manifests.manifest import Hint
+    from tierdex.lifecycle.manifests.manifest_codec import (
+        decode_manifest,
+        encode_commit,
+        encode_hint,
+    )
     from tierdex.lifecycle.paths import StorePaths
 
     paths = StorePaths(node)

@@ -101,9 +101,9 @@ def test_a_refused_opening_leaves_no_lock_and_no_threads(make_index, store):
 
 def test_a_shared_node_is_refused(make_index, store, clock, tmp_path):
     from tierdex.ids import SeededIds
-    from tierdex.lifecycle.manifest import Change
-    from tierdex.lifecycle.manifest_log import ManifestLog
-    from tierdex.lifecycle.shared_node import SharedNode
+    from tierdex.lifecycle.manifests.manifest import Change
+    from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+    from tierdex.lifecycle.nodes.shared_node import SharedNode
 
     log = ManifestLog(store, "jobs", clock=clock, ids=SeededIds(9), checkpoint_every=8)
     SharedNode.open(log, SeededIds(8)).commit(lambda state: Change(streams={"t": 1}))

@@ -24,9 +24,9 @@ from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.requests.lookups import Lookups
 from tierdex.index_service.requests.query import make_requests
 from tierdex.index_service.view.node_ages import NodeAges
-from tierdex.lifecycle.live_record import OwnerAddress
-from tierdex.lifecycle.manifest import ManifestState
-from tierdex.lifecycle.standing import Standing
+from tierdex.lifecycle.manifests.live_record import OwnerAddress
+from tierdex.lifecycle.manifests.manifest import ManifestState
+from tierdex.lifecycle.manifests.standing import Standing
 from tierdex.storage_layer.local import LocalStore
 from tierdex.tracing import carried_trace
 from tools.free_port import find_free_port

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tierdex.clock import ManualClock
 from tierdex.errors import AlreadyExistsError, NotFoundError, StoreTimeoutError
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest import FileRow
-from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.manifests.manifest import FileRow
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.memory import MemoryStore

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tierdex.lifecycle.forgotten import AskedHash, Forgetting
-from tierdex.lifecycle.live_record import LiveRecord
-from tierdex.lifecycle.manifest import (
+from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
+from tierdex.lifecycle.manifests.live_record import LiveRecord
+from tierdex.lifecycle.manifests.manifest import (
     LOG_KIND,
     Change,
     Checkpoint,

@@ -1,14 +1,14 @@
 from dataclasses import replace
 
+from tests.lifecycle.manifests.test_manifest import EMPTY, after
 from tests.lifecycle.rows import NOW_MS, make_row, make_uuid
-from tests.lifecycle.test_manifest import EMPTY, after
 from tierdex.lifecycle.garbage import (
     NUMBERS_A_STEP,
     plan_forget_replaced,
     plan_garbage,
     plan_replaced,
 )
-from tierdex.lifecycle.manifest import Checkpoint, FileRef, ManifestState, RemoveReason
+from tierdex.lifecycle.manifests.manifest import Checkpoint, FileRef, ManifestState, RemoveReason
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.storage_layer.base import StoredObject
 

@@ -15,7 +15,7 @@ def test_diagram_in_the_document_is_the_generated_one():
 def test_every_row_of_the_crash_table_names_a_test_that_is_there():
     named = set(re.findall(r"`(test_\w+)`", DOCUMENT.read_text()))
     defined = set()
-    for path in (path for folder in FOLDERS for path in (TESTS / folder).glob("test_*.py")):
+    for path in (path for folder in FOLDERS for path in (TESTS / folder).rglob("test_*.py")):
         defined |= set(re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE))
     assert len(named) > 10
     assert named <= defined

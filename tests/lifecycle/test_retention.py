@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lifecycle.rows import NOW_MS, make_row
-from tierdex.lifecycle.manifest import Retention
+from tierdex.lifecycle.manifests.manifest import Retention
 from tierdex.lifecycle.retention import (
     begins_to_hide,
     is_expired,

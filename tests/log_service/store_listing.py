@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 
 
 def state_of(store, node="n"):

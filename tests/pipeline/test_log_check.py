@@ -12,9 +12,9 @@ from tests.log_service.tiering.test_published_merges import DAY_MS, log_rows, me
 from tests.log_service.tiering.test_retention import DAY
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest import Change, RemoveReason
-from tierdex.lifecycle.manifest_log import ManifestLog
-from tierdex.lifecycle.ownership import ClaimTerms, OwnedNode
+from tierdex.lifecycle.manifests.manifest import Change, RemoveReason
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+from tierdex.lifecycle.nodes.ownership import ClaimTerms, OwnedNode
 from tierdex.log_service.notes.carried_notes import row_of_notes
 from tierdex.pipeline.log_check import check_stored_logs
 from tierdex.pipeline.verify_job import check_published

@@ -9,7 +9,7 @@ import pytest
 from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.pipeline.conftest import append, key_rows, read
 from tierdex import Index
-from tierdex.lifecycle.manifest import NodeKind
+from tierdex.lifecycle.manifests.manifest import NodeKind
 from tierdex.pipeline import lookup, merge, verify
 from tierdex.pipeline.options import ReadOptions
 from tierdex.pipeline.reader import TierdexReader

@@ -8,7 +8,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.compactor.upload import Target
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest import RemoveReason
+from tierdex.lifecycle.manifests.manifest import RemoveReason
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, make_retention
 from tierdex.pipeline.merge_job import mergeable
 from tierdex.pipeline.merge_task import merge_group

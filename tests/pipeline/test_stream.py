@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from tests.pipeline.conftest import read
 from tests.pipeline.in_process import batch_of
-from tierdex.lifecycle.row_codec import encode_row
+from tierdex.lifecycle.manifests.row_codec import encode_row
 from tierdex.pipeline.data_source import TierdexDataSource
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.snapshot import open_log, take_snapshot

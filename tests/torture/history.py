@@ -5,9 +5,9 @@ from __future__ import annotations
 from tierdex.clock import SystemClock
 from tierdex.errors import NotFoundError
 from tierdex.ids import SystemIds
-from tierdex.lifecycle.manifest import Tombstone
-from tierdex.lifecycle.manifest_codec import decode_manifest
-from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.manifests.manifest import Tombstone
+from tierdex.lifecycle.manifests.manifest_codec import decode_manifest
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
 
 

@@ -13,11 +13,11 @@ from tests.torture.specimens import NODE, make_specimens
 from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.applied_commit import apply, with_checkpoint
-from tierdex.lifecycle.folder_lock import acquire_folder_lock, read_holder
-from tierdex.lifecycle.folder_node import read_folder_node
-from tierdex.lifecycle.forgotten import AskedHash, Forgetting
-from tierdex.lifecycle.manifest import (
+from tierdex.lifecycle.folders.folder_lock import acquire_folder_lock, read_holder
+from tierdex.lifecycle.folders.folder_node import read_folder_node
+from tierdex.lifecycle.manifests.applied_commit import apply, with_checkpoint
+from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
+from tierdex.lifecycle.manifests.manifest import (
     Change,
     Commit,
     HashRange,
@@ -25,8 +25,8 @@ from tierdex.lifecycle.manifest import (
     ManifestState,
     NodeKind,
 )
-from tierdex.lifecycle.manifest_codec import encode_commit, encode_hint
-from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.manifests.manifest_codec import encode_commit, encode_hint
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import DataPaths, StorePaths
 from tierdex.rocketmq.file import RocketmqIndexFile
 from tierdex.rocketmq.layout import index_hash

@@ -18,7 +18,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
 from tierdex.indexfile.hashing import key_hash, message_id_hash
-from tierdex.lifecycle.manifest_log import ManifestLog
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
 from tierdex.testing.scheduler import InlineExecutor

@@ -27,7 +27,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock, SystemClock
 from tierdex.compactor.upload import Target
 from tierdex.errors import ConflictError, FencedError, FloorError
-from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
+from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.local import LocalStore

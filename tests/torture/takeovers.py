@@ -16,7 +16,7 @@ from tierdex.clock import ManualClock
 from tierdex.compactor.upload import Target
 from tierdex.errors import FencedError
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
+from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore

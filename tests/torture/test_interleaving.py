@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from tests.torture.interleaving import Deadlock, Interleaving
-from tierdex.lifecycle.manifest import ManifestState
+from tierdex.lifecycle.manifests.manifest import ManifestState
 
 
 def _letters(seed, every=1):

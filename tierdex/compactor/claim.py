@@ -12,15 +12,15 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tierdex.lifecycle.ownership import OwnedNode
+from tierdex.lifecycle.nodes.ownership import OwnedNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.ids import IdSource
-    from tierdex.lifecycle.manifest import ManifestState
-    from tierdex.lifecycle.manifest_log import ManifestLog
-    from tierdex.lifecycle.ownership import ClaimTerms
+    from tierdex.lifecycle.manifests.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+    from tierdex.lifecycle.nodes.ownership import ClaimTerms
 
 
 class NodeClaim:

@@ -12,9 +12,9 @@ from tierdex.lifecycle.garbage import NUMBERS_A_STEP, find_orphans, plan_garbage
 
 if TYPE_CHECKING:
     from tierdex.compactor.components import CompactorComponents
-    from tierdex.lifecycle.closed_node import ClosedNode
-    from tierdex.lifecycle.ownership import OwnedNode
-    from tierdex.lifecycle.shared_node import SharedNode
+    from tierdex.lifecycle.nodes.closed_node import ClosedNode
+    from tierdex.lifecycle.nodes.ownership import OwnedNode
+    from tierdex.lifecycle.nodes.shared_node import SharedNode
     from tierdex.storage_layer.base import Store
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
+from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 
 if TYPE_CHECKING:
     import threading
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.indexfile.compacted.sidecar import Sidecar
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.queue_table import cover
-from tierdex.lifecycle.expiry import expire_rows
 from tierdex.lifecycle.garbage import plan_replaced
-from tierdex.lifecycle.manifest import Change, FileRow, RemoveReason
+from tierdex.lifecycle.manifests.manifest import Change, FileRow, RemoveReason
+from tierdex.lifecycle.nodes.expiry import expire_rows
 from tierdex.lifecycle.retention import begins_to_hide, make_retention, plan_expiry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.compactor.components import CompactorComponents
-    from tierdex.lifecycle.manifest import ManifestState
-    from tierdex.lifecycle.ownership import OwnedNode
+    from tierdex.lifecycle.manifests.manifest import ManifestState
+    from tierdex.lifecycle.nodes.ownership import OwnedNode
     from tierdex.settings import Settings
 
 

@@ -20,8 +20,8 @@ from tierdex.compactor.queue_table import table_if_it_pays
 from tierdex.compactor.rewrite import compact_file
 from tierdex.compactor.seal import seal_file
 from tierdex.indexfile.check import check_file
-from tierdex.lifecycle.manifest import INDEX_KIND
-from tierdex.lifecycle.transition import retire
+from tierdex.lifecycle.folders.transition import retire
+from tierdex.lifecycle.manifests.manifest import INDEX_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from tierdex.compactor.progress import Progress
     from tierdex.ids import IdSource
     from tierdex.indexfile.compacted.file import CompactedFile
-    from tierdex.lifecycle.changes import TableDraft
-    from tierdex.lifecycle.file_handle import Closing, FileHandle
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.changes import TableDraft
+    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.table.file_handle import Closing, FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from tierdex.compactor.components import CompactorComponents
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
     from tierdex.settings import Settings
 
 _MERGE_MAX_FILES = 64

@@ -34,16 +34,16 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import ConflictError, CorruptFileError, FloorError
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.transition import move_by_rename, swap_in
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.lifecycle.transition import move_by_rename, swap_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.components import CompactorComponents
     from tierdex.compactor.kind import FileKind, Publication
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest import ManifestState
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 

@@ -29,9 +29,9 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.lifecycle import changes
-from tierdex.lifecycle.changes import TableDraft
-from tierdex.lifecycle.manifest import QueueTableRef
+from tierdex.lifecycle.manifests import changes
+from tierdex.lifecycle.manifests.changes import TableDraft
+from tierdex.lifecycle.manifests.manifest import QueueTableRef
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.components import CompactorComponents
     from tierdex.indexfile.compacted.sidecar import Sidecar
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)

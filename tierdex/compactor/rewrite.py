@@ -2,7 +2,7 @@
 
 Rows arrive in chunks and pages are written in order; memory holds the directory, one filter
 partition and the finished filter. The result counts only once it is synced, verified whole and
-renamed (`lifecycle.transition.swap_in`), or uploaded and committed.
+renamed (`lifecycle.folders.transition.swap_in`), or uploaded and committed.
 
 ::
 
@@ -22,8 +22,8 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.merge_rows import RowMerge
 from tierdex.indexfile.compacted.writer import CompactedWriter, FilePlan
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.transition import swap_in
 from tierdex.lifecycle.topic_set import topic_set
-from tierdex.lifecycle.transition import swap_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from tierdex.compactor.components import CompactorComponents
     from tierdex.filesystem import OpenFile
     from tierdex.indexfile.chained.file import ChainedFile
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.forgotten import ForgottenEntries
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 _WRITE_BYTES = 1 << 20
 _LARGE_BYTES = 1 << 17

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.kind import Work
     from tierdex.compactor.unit import FileClaims
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 

@@ -32,15 +32,15 @@ from tierdex.errors import CorruptFileError
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.transition import install, move_by_rename, retire, verify_temporary
 from tierdex.lifecycle.topic_set import topic_set
-from tierdex.lifecycle.transition import install, move_by_rename, retire, verify_temporary
 from tierdex.whole_file import temporary_beside
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.components import CompactorComponents
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 

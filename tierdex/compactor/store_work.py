@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.kind import Publication
     from tierdex.errors import FencedError
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tierdex.compactor.kind import Work
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 

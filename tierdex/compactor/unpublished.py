@@ -29,14 +29,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tierdex.lifecycle.owner_voice import Published
+from tierdex.lifecycle.nodes.owner_voice import Published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
     from tierdex.lifecycle.store_time import StoreTime
+    from tierdex.lifecycle.table.file_table import FileTable
 
 
 _ANY_ITEMS: Final = 1 << 63  # of a file that nobody could read

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tierdex.lifecycle.forgotten import ForgottenEntries
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
 

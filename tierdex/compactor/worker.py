@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.components import CompactorComponents
     from tierdex.errors import FencedError
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest import ManifestState
 
 LOCAL_WORKER = "compactor"
 STORE_WORKER = "publisher"

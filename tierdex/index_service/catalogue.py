@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Missing
     from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.storage_layer.base import Store
 
 

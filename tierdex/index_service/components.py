@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.requests.put import PutChecker
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

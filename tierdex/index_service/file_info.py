@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 class FileInfo(NamedTuple):
@@ -47,7 +47,7 @@ class NodeInfo(NamedTuple):
     files: int
     problem: str | None = None
     standing: str = (
-        "unknown"  # live, late, silent, closed, retired, shared, unknown: see lifecycle.standing
+        "unknown"  # live, late, silent, closed, retired, shared, unknown: see manifests.standing
     )
     published_through: int | None = (
         None  # ms: what it acknowledged before is published; None: not known

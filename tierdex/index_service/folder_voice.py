@@ -1,4 +1,4 @@
-"""The claims and records of a data folder's owner: see `lifecycle.ownership.OwnerVoice`.
+"""The claims and records of a data folder's owner: see `lifecycle.nodes.ownership.OwnerVoice`.
 
 They include the folder's past. Its files hold entries that were acknowledged before this opening
 and are not published; the node's manifest tells the folder that had the node last since when. An
@@ -14,12 +14,12 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tierdex.index_service.folder_owner import FolderOwner
-from tierdex.lifecycle.folder_node import read_folder_node
-from tierdex.lifecycle.manifest import NodeOwner
-from tierdex.lifecycle.node_reading import READING_ERRORS
-from tierdex.lifecycle.owner_voice import OwnerVoice
+from tierdex.lifecycle.folders.folder_node import read_folder_node
+from tierdex.lifecycle.manifests.manifest import NodeOwner
+from tierdex.lifecycle.manifests.standing import through_of
+from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
+from tierdex.lifecycle.nodes.owner_voice import OwnerVoice
 from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
-from tierdex.lifecycle.standing import through_of
 
 if TYPE_CHECKING:
     from tierdex.compactor.unpublished import UnpublishedFiles

@@ -31,11 +31,11 @@ from tierdex.index_service.request_look import Look, Looking, fixed_bounds
 from tierdex.index_service.requests.entry_rules import INT64_MAX, check_integer
 from tierdex.index_service.requests.query import make_names
 from tierdex.index_service.unowned_files import UnownedFiles
-from tierdex.lifecycle.forgotten import FORGOTTEN_NODE, AskedHash, Forgetting
-from tierdex.lifecycle.manifest import Change, FileRef, NodeKind
-from tierdex.lifecycle.node_reading import READING_ERRORS
+from tierdex.lifecycle.manifests.forgotten import FORGOTTEN_NODE, AskedHash, Forgetting
+from tierdex.lifecycle.manifests.manifest import Change, FileRef, NodeKind
+from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
+from tierdex.lifecycle.nodes.shared_node import SharedNode
 from tierdex.lifecycle.paths import make_file_id
-from tierdex.lifecycle.shared_node import SharedNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.open_view import View
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
 
 logger = logging.getLogger(__name__)
 

@@ -24,15 +24,15 @@ from tierdex.index_service.requests.lookups import NO_TOPIC, Lookups
 from tierdex.indexfile.layout import KIND_MESSAGE_ID
 from tierdex.indexfile.lookup import DONE, TIME_MAX, TIME_MIN
 from tierdex.indexfile.work_limit import NO_LIMIT
-from tierdex.lifecycle.forgotten import ENTRY, SOURCE_FIELD, entries_of_rows
+from tierdex.lifecycle.manifests.forgotten import ENTRY, SOURCE_FIELD, entries_of_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tierdex.index_service.answer import Entry
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
-    from tierdex.lifecycle.forgotten import AskedHash, Forgetting
+    from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
 
 _PLACE = np.dtype([("queue", "<i8"), ("offset", "<i8")])
 

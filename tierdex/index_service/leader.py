@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from tierdex.index_service.open_view import View
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.source import Source
-    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
 
 
 class Leader(Protocol):

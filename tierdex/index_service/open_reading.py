@@ -24,10 +24,10 @@ from tierdex.index_service.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
 from tierdex.index_service.view.read_view import ReadView
 from tierdex.index_service.view.shelf import LocalFiles
-from tierdex.lifecycle.folder_node import read_folder_node, settle_node
-from tierdex.lifecycle.manifest_log import list_nodes
-from tierdex.lifecycle.node_reading import READING_ERRORS
-from tierdex.lifecycle.standing import NO_OWNER
+from tierdex.lifecycle.folders.folder_node import read_folder_node, settle_node
+from tierdex.lifecycle.manifests.manifest_log import list_nodes
+from tierdex.lifecycle.manifests.standing import NO_OWNER
+from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.components import Components
     from tierdex.index_service.open_view import Places, View
     from tierdex.index_service.view.shelf import Shelf
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.seams import Seams
     from tierdex.settings import Settings

@@ -26,7 +26,7 @@ from tierdex.index_service.requests.put import PutChecker
 from tierdex.index_service.view.manifest_follower import ManifestFollower
 from tierdex.index_service.view.published_ends import PublishedEnds
 from tierdex.index_service.view.rocketmq_source import RocketmqView
-from tierdex.lifecycle.file_table import FileTable
+from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, MeteredStore
 from tierdex.storage_layer.open import open_store
 

@@ -51,16 +51,16 @@ from tierdex.index_service.view.read_view import ReadView
 from tierdex.index_service.view.shelf import LocalFiles
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.folder_lock import acquire_folder_lock, make_holder_text
-from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
-from tierdex.lifecycle.folder_number import FolderNumber
-from tierdex.lifecycle.gap import drop_behind_a_gap
-from tierdex.lifecycle.manifest import LOG_KIND
-from tierdex.lifecycle.ownership import ClaimTerms
+from tierdex.lifecycle.folders.folder_lock import acquire_folder_lock, make_holder_text
+from tierdex.lifecycle.folders.folder_node import read_folder_node, settle_node, write_folder_node
+from tierdex.lifecycle.folders.folder_number import FolderNumber
+from tierdex.lifecycle.folders.gap import drop_behind_a_gap
+from tierdex.lifecycle.folders.recovery import apply_recovery, list_folders, plan_recovery
+from tierdex.lifecycle.folders.transition import retire
+from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.nodes.ownership import ClaimTerms
 from tierdex.lifecycle.paths import LOG_FOLDER
-from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.lifecycle.store_time import StoreTime
-from tierdex.lifecycle.transition import retire
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,10 +72,10 @@ if TYPE_CHECKING:
     from tierdex.index_service.claiming import Claiming
     from tierdex.index_service.leader import Leader
     from tierdex.index_service.open_view import Places, View
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
-    from tierdex.lifecycle.ownership import OwnedNode
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.nodes.ownership import OwnedNode
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.seams import Seams
     from tierdex.settings import Settings
 

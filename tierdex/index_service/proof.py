@@ -34,8 +34,8 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.lookup import NO_LIMIT, Search
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.lifecycle.forgotten import ForgottenEntries
-from tierdex.lifecycle.manifest import (
+from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+from tierdex.lifecycle.manifests.manifest import (
     Commit,
     FilePlace,
     ManifestState,
@@ -43,8 +43,8 @@ from tierdex.lifecycle.manifest import (
     is_replaced,
     replaced_by,
 )
-from tierdex.lifecycle.manifest_log import list_nodes
-from tierdex.lifecycle.manifest_reader import ManifestReader
+from tierdex.lifecycle.manifests.manifest_log import list_nodes
+from tierdex.lifecycle.manifests.manifest_reader import ManifestReader
 from tierdex.lifecycle.paths import StorePaths, make_file_id
 from tierdex.lifecycle.retention import is_hidden
 from tierdex.lifecycle.topic_set import may_hold
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.index_service.requests.query import QueryRequest
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

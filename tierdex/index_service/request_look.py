@@ -20,14 +20,14 @@ from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.forgotten_search import Occurrences, search_all, search_sources
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.forgotten import ENTRY, Forgetting
+from tierdex.lifecycle.manifests.forgotten import ENTRY, Forgetting
 
 if TYPE_CHECKING:
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList, FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList, FileTable
 
 ENTRIES_MAX: Final = 1_000_000  # of one request: a record is 32 bytes of manifest an entry
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SystemIds
-from tierdex.lifecycle.manifest_log import ManifestLog
-from tierdex.lifecycle.ownership import retire
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+from tierdex.lifecycle.nodes.ownership import retire
 from tierdex.settings import load_settings
 from tierdex.storage_layer.open import open_store
 

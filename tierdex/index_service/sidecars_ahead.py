@@ -17,7 +17,7 @@ from tierdex.errors import TierdexError, UnavailableError
 if TYPE_CHECKING:
     from tierdex.index_service.readers.published_file import PublishedFile
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
-    from tierdex.lifecycle.file_table import FileList, FileTable
+    from tierdex.lifecycle.table.file_table import FileList, FileTable
 
 logger = logging.getLogger(__name__)
 

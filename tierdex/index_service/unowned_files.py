@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING
 from tierdex.compactor.collect import collect_node
 from tierdex.compactor.upload import Target, upload_anew
 from tierdex.errors import TierdexError
-from tierdex.lifecycle.closed_node import ClosedNode
-from tierdex.lifecycle.manifest import NodeKind, NodeOwner
-from tierdex.lifecycle.shared_node import SharedNode
-from tierdex.lifecycle.standing import CLOSED, RETIRED, SHARED
+from tierdex.lifecycle.manifests.manifest import NodeKind, NodeOwner
+from tierdex.lifecycle.manifests.standing import CLOSED, RETIRED, SHARED
+from tierdex.lifecycle.nodes.closed_node import ClosedNode
+from tierdex.lifecycle.nodes.shared_node import SharedNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierdex.index_service.open_view import View
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.forgotten import ForgottenEntries
+    from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 class UnownedFiles:

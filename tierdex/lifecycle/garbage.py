@@ -27,13 +27,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tierdex.lifecycle.manifest import NO_CHANGE, Change, Checkpoint, is_replaced, replaced_by
+from tierdex.lifecycle.manifests.manifest import (
+    NO_CHANGE,
+    Change,
+    Checkpoint,
+    is_replaced,
+    replaced_by,
+)
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from tierdex.lifecycle.manifest import FileRef, FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRef, FileRow, ManifestState
     from tierdex.storage_layer.base import StoredObject
 
 NUMBERS_A_STEP: Final = 256

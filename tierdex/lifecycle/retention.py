@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.lifecycle.manifest import Retention
+from tierdex.lifecycle.manifests.manifest import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.lifecycle.topic_set import TopicSet
 
 KEEP_FOR_EVER = Retention()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.index_service.answer import Hint, Unasked
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.levels import Level
     from tierdex.logfile.messages import MessageBatch
 

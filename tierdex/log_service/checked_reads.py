@@ -19,7 +19,7 @@ from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_t
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.table.file_table import FileList
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.log_components import LogComponents
     from tierdex.log_service.notes.gone_messages import GoneMessages

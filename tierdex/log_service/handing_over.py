@@ -21,8 +21,8 @@ from tierdex.clock import Bell
 from tierdex.errors import CorruptFileError, FencedError, UnavailableError
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.log_components import LogComponents, LogWriting
 
 _LOOK_EVERY_S: Final = 0.02

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tierdex.compactor.scrub import Scrubber
     from tierdex.compactor.unit import Unit, UnitWorker
     from tierdex.fileparts.predecessor import Predecessor
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.folder_lock import SharedFolderLock
+    from tierdex.lifecycle.folders.folder_lock import SharedFolderLock
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.answer import MissingMessages
     from tierdex.log_service.append.active_journal import ActiveJournal
     from tierdex.log_service.append.appender import Appender

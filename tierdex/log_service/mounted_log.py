@@ -23,8 +23,8 @@ from tierdex.errors import (
     NotFoundError,
     UnavailableError,
 )
-from tierdex.lifecycle.file_table import FileTable
-from tierdex.lifecycle.manifest import LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.manifests.manifest import LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.files.log_row import LogRowMore
 from tierdex.log_service.files.tier import Tier
@@ -40,7 +40,7 @@ from tierdex.log_service.read.tail_reads import TailReads
 
 if TYPE_CHECKING:
     from tierdex.indexfile.source import Source
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store

@@ -33,13 +33,22 @@ from tierdex.filesystem import make_durable_folder
 from tierdex.index_service.claiming import Claiming
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.file_table import FileTable
-from tierdex.lifecycle.folder_lock import SharedFolderLock, acquire_folder_lock, make_holder_text
-from tierdex.lifecycle.folder_node import read_folder_node, settle_node, write_folder_node
-from tierdex.lifecycle.folder_number import FolderNumber
-from tierdex.lifecycle.gap import drop_behind_a_gap
+from tierdex.lifecycle.folders.folder_lock import (
+    SharedFolderLock,
+    acquire_folder_lock,
+    make_holder_text,
+)
+from tierdex.lifecycle.folders.folder_node import read_folder_node, settle_node, write_folder_node
+from tierdex.lifecycle.folders.folder_number import FolderNumber
+from tierdex.lifecycle.folders.gap import drop_behind_a_gap
+from tierdex.lifecycle.folders.recovery import (
+    apply_recovery,
+    list_folders,
+    plan_recovery,
+    quarantine,
+)
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_quarantined_name
-from tierdex.lifecycle.recovery import apply_recovery, list_folders, plan_recovery, quarantine
+from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.append.active_journal import ActiveJournal
 from tierdex.log_service.append.appender import Appender
@@ -86,8 +95,8 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.unit import Unit
     from tierdex.filesystem import FolderLock
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest import ManifestState
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.keys.followed_index import FollowedIndex
     from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.seams import Seams

@@ -19,7 +19,7 @@ from tierdex.index_service.readers.planned_pages import PlannedPages
 from tierdex.indexfile.layout import TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.lookup import NO_LIMIT
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.lifecycle.file_handle import FileHandle
+from tierdex.lifecycle.table.file_handle import FileHandle
 from tierdex.pipeline.arrow_columns import RowColumns
 from tierdex.pipeline.remote_file import RemoteFile
 

@@ -25,11 +25,17 @@ from typing import TYPE_CHECKING, Any
 from tierdex.compactor.merge import plan_merge
 from tierdex.compactor.upload import Target
 from tierdex.errors import InvalidRequestError
-from tierdex.lifecycle.expiry import expire_rows
-from tierdex.lifecycle.manifest import Change, FileRow, ManifestState, NodeKind, RemoveReason
+from tierdex.lifecycle.manifests.manifest import (
+    Change,
+    FileRow,
+    ManifestState,
+    NodeKind,
+    RemoveReason,
+)
+from tierdex.lifecycle.manifests.row_codec import decode_row, encode_row
+from tierdex.lifecycle.nodes.expiry import expire_rows
+from tierdex.lifecycle.nodes.shared_node import SharedNode
 from tierdex.lifecycle.retention import plan_expiry
-from tierdex.lifecycle.row_codec import decode_row, encode_row
-from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.pipeline.job_store import StoreLink
 from tierdex.pipeline.log_index_node import log_node_of
 from tierdex.pipeline.merge_task import merge_group
@@ -44,7 +50,7 @@ from tierdex.times import to_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierdex.lifecycle.manifest import Retention
+    from tierdex.lifecycle.manifests.manifest import Retention
     from tierdex.pipeline.snapshot import Snapshot
     from tierdex.storage_layer.base import Store
 

@@ -18,18 +18,18 @@ from tierdex.clock import SystemClock
 from tierdex.compactor.collect import collect_node
 from tierdex.errors import ConflictError, FloorError
 from tierdex.ids import SystemIds
-from tierdex.lifecycle import changes
 from tierdex.lifecycle.garbage import plan_forget_replaced
-from tierdex.lifecycle.manifest import Change
+from tierdex.lifecycle.manifests import changes
+from tierdex.lifecycle.manifests.manifest import Change
+from tierdex.lifecycle.nodes.shared_node import SharedNode
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.lifecycle.shared_node import SharedNode
 from tierdex.pipeline.snapshot import open_log
 from tierdex.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class JobNode:
         """Leave out merges with a source that its own node no longer lists, or is about to remove.
 
         The commit checks the sources of this node only. One of another node that expires between this check
-        and the commit raises this node's floor first (`lifecycle.expiry`).
+        and the commit raises this node's floor first (`lifecycle.nodes.expiry`).
         """
         owners = {ref.node for rows, _ in merges for ref in rows[0].replaces}
         states = {owner: open_log(self._store, owner).load() for owner in owners}

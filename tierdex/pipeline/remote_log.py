@@ -11,7 +11,7 @@ from tierdex.log_service.files.whole_object import open_grouped_tail
 from tierdex.pipeline.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.pipeline.job_store import StoreLink
     from tierdex.storage_layer.base import Store

@@ -23,12 +23,12 @@ from tierdex.errors import IncompleteAnswerError
 from tierdex.ids import SystemIds
 from tierdex.index_service.answer_age import check_age_limit, oldest_ms
 from tierdex.index_service.view.node_ages import NodeAges
-from tierdex.lifecycle.forgotten import (
+from tierdex.lifecycle.manifests.forgotten import (
     FORGOTTEN_NODE,
     NOTHING_FORGOTTEN,
     ForgottenEntries,
 )
-from tierdex.lifecycle.manifest import (
+from tierdex.lifecycle.manifests.manifest import (
     LOG_KIND,
     NOTES_KIND,
     FilePlace,
@@ -37,8 +37,9 @@ from tierdex.lifecycle.manifest import (
     replaced_by,
     unexplained_drops,
 )
-from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
-from tierdex.lifecycle.node_reading import (
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog, list_nodes
+from tierdex.lifecycle.manifests.standing import standings_of
+from tierdex.lifecycle.nodes.node_reading import (
     READING_ERRORS,
     NodeReading,
     read_node,
@@ -46,7 +47,6 @@ from tierdex.lifecycle.node_reading import (
 )
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, begins_to_hide, is_expired, is_hidden
-from tierdex.lifecycle.standing import standings_of
 from tierdex.lifecycle.store_time import StoreTime
 from tierdex.lifecycle.topic_set import may_hold
 from tierdex.log_service.notes.stored_notes import read_stored_notes
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.indexfile.compacted.file import CompactedFile
-    from tierdex.lifecycle.manifest import FileRef, ManifestState, Retention
+    from tierdex.lifecycle.manifests.manifest import FileRef, ManifestState, Retention
     from tierdex.logfile.forgotten import ForgottenPlaces
     from tierdex.storage_layer.base import Store
 

@@ -26,8 +26,8 @@ from pyspark.sql.datasource import (
 from tierdex.clock import SystemClock
 from tierdex.errors import OwnershipError, StoreRefusedError
 from tierdex.ids import SystemIds
-from tierdex.lifecycle.manifest import NodeKind
-from tierdex.lifecycle.row_codec import decode_row, encode_row
+from tierdex.lifecycle.manifests.manifest import NodeKind
+from tierdex.lifecycle.manifests.row_codec import decode_row, encode_row
 from tierdex.pipeline.plain_refusals import refusing_plainly
 from tierdex.pipeline.publishing import JobNode
 from tierdex.pipeline.snapshot import open_log
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.pipeline.entry_form import EntryForm
     from tierdex.pipeline.options import WriteOptions
 

@@ -8,7 +8,7 @@ from tests.index_service.conftest import offsets, put
 from tierdex.compactor.upload import Target
 from tierdex.errors import StoreUnavailableError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
+from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.merge_task import merge_group
 from tierdex.pipeline.publishing import JobNode
 from tierdex.storage_layer.memory import MemoryStore

@@ -6,10 +6,10 @@ import pytest
 
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.view.quarantine import Quarantine
-from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.file_table import FileTable
 from tierdex.lifecycle.paths import DataPaths
+from tierdex.lifecycle.table.file_handle import FileHandle
+from tierdex.lifecycle.table.file_table import FileTable
 
 
 class Files(LocalFileSystem):

@@ -13,9 +13,9 @@ from tierdex.clock import ManualClock
 from tierdex.errors import FencedError, UnavailableError
 from tierdex.fileparts.layout import Part
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifest import LOG_KIND
-from tierdex.lifecycle.manifest_log import ManifestLog
-from tierdex.lifecycle.ownership import ClaimTerms, OwnedNode
+from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+from tierdex.lifecycle.nodes.ownership import ClaimTerms, OwnedNode
 from tierdex.log_service.files.whole_object import check_object, open_grouped_tail
 from tierdex.log_service.levels import Level
 from tierdex.testing.faulty_store import Fault, FaultyStore

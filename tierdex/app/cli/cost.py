@@ -23,14 +23,14 @@ from tierdex.app.cli.output import write_fields
 from tierdex.app.cli.stored_logs import stored_logs, stored_manifests
 from tierdex.clock import SystemClock
 from tierdex.compactor.owner_sign import EARLY
-from tierdex.lifecycle.manifest import INDEX_KIND, LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.manifests.manifest import INDEX_KIND, LOG_KIND, NOTES_KIND
 from tierdex.settings import load_settings
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from tierdex.lifecycle.node_reading import NodeReading
+    from tierdex.lifecycle.nodes.node_reading import NodeReading
 
 _GIB = 1 << 30
 _MONTH_S = 30 * 86_400

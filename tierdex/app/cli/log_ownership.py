@@ -52,7 +52,7 @@ def take_over(
     setting: options.Set = None,
 ) -> None:
     """Make a folder the owner of the node of a log that another folder owned before."""
-    from tierdex.lifecycle.manifest_log import list_nodes
+    from tierdex.lifecycle.manifests.manifest_log import list_nodes
     from tierdex.log_service.message_log import MessageLog
     from tierdex.settings import load_settings
     from tierdex.storage_layer.open import open_store

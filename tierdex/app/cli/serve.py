@@ -119,7 +119,7 @@ class Served(NamedTuple):
         """Return whether the store was named and is empty."""
         if self.store is None or self.settings.get("read_only") or "memory:" in self.store:
             return False
-        from tierdex.lifecycle.manifest_log import list_nodes
+        from tierdex.lifecycle.manifests.manifest_log import list_nodes
         from tierdex.storage_layer.open import open_store
 
         with closing(open_store(self.store)) as store:

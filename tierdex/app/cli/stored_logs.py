@@ -13,7 +13,7 @@ from tierdex.index_service.file_info import FileInfo
 
 if TYPE_CHECKING:
     from tierdex.app.cli.opening import Target
-    from tierdex.lifecycle.node_reading import NodeReading
+    from tierdex.lifecycle.nodes.node_reading import NodeReading
 
 
 def stored_manifests(target: Target) -> list[NodeReading]:

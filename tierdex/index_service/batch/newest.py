@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.batch.lookup_columns import PlainLookups
     from tierdex.index_service.query.executor import LookupExecutor
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
     SearchedFile = tuple[
         FileHandle, ChainedReader | CompactedFile, int

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from tierdex.disk_errors import disk_error
 from tierdex.errors import UnavailableError
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
-from tierdex.lifecycle.file_handle import live_handle
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.table.file_handle import live_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.ingest.put_folder import PutFolder
     from tierdex.indexfile.chained.file import ChainedFile
     from tierdex.indexfile.schema import Schema
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.ingest.put_folder import PutFolder
     from tierdex.indexfile.chained.file import ChainedFile
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 

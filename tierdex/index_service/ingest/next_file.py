@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.disk_errors import disk_error
 from tierdex.indexfile.chained.file import ChainedFile
-from tierdex.lifecycle.transition import retire, sync_folders
+from tierdex.lifecycle.folders.transition import retire, sync_folders
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import threading
 
     from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.seams import Seams
     from tierdex.settings import Settings
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
 
 _LOOK_EVERY_S = 0.02

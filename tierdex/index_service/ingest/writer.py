@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.schema import Schema
     from tierdex.indexfile.source import Source
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.peers.messages import Question
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
 
 _LEAST_ITEMS: Final = 256  # that each lookup may look at in a file

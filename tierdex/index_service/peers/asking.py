@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.live_record import OwnerAddress
+    from tierdex.lifecycle.manifests.live_record import OwnerAddress
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from tierdex.index_service.readers.file_reader import FileRows
 from tierdex.indexfile.layout import KIND_BIT, KIND_MESSAGE_ID
 from tierdex.indexfile.lookup import DONE, START, Found
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
-from tierdex.lifecycle.file_handle import FileHandle, Lease
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.table.file_handle import FileHandle, Lease
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

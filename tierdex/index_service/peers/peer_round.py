@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Missing
     from tierdex.index_service.view.node_ages import NodeAges
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
-    from tierdex.lifecycle.live_record import OwnerAddress
+    from tierdex.lifecycle.manifests.live_record import OwnerAddress
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
 
 
 @dataclass(slots=True)

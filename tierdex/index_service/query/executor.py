@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.index_service.view.freshness import Freshness
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.file_table import FileList, FileTable
+    from tierdex.lifecycle.table.file_table import FileList, FileTable
     from tierdex.settings import Settings
 
 AT_ONCE: Final = 10_000  # items, and entries, of a batch that is answered without waiting

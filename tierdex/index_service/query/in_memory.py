@@ -33,7 +33,7 @@ from tierdex.indexfile.chained.message_finder import FoundRows
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.lookup import START, TIME_MAX, TIME_MIN
-from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN
+from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.times import optional_ms
 from tierdex.value_rules import SECONDS
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.view.manifest_follower import ManifestFollower
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.forgotten import ForgottenEntries
+    from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
 
 _new_tuple: Any = tuple.__new__

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Missing
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.indexfile.schema import Schema
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 class FileMatches(NamedTuple):

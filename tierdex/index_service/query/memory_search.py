@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from tierdex.fileparts.filter import FuseFilter
     from tierdex.index_service.view.freshness import Freshness
     from tierdex.indexfile.chained.message_finder import FoundRows
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
 
 FILES_MAX: Final = 64  # files that are searched one after the other, on the caller's thread
 _new_tuple: Any = tuple.__new__

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.index_service.answer import Identity
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
 
 CHAINED_FORM: Final = bytes(16)
 _MOST_PASSED: Final = 4096  # items that a jump passes over in search of its entry: some pages' rows

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from tierdex.index_service.requests.lookups import Lookups
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
 
 
 class Rest(NamedTuple):

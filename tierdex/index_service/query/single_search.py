@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.query.trace import Trace
     from tierdex.index_service.readers.file_reader import Budget, FileRows, QueryReader
     from tierdex.index_service.requests.lookups import Lookups
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 _CHUNK: Final = 4096  # rows that one step takes beyond what is wanted, at most
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.index_service.query.single_search import SingleSearch
     from tierdex.index_service.readers.file_reader import FileMeter
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.settings import Settings
 
 

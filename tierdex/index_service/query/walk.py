@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from tierdex.index_service.query.trace import Trace
     from tierdex.index_service.readers.file_reader import QueryReader
     from tierdex.index_service.requests.lookups import Lookups
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
-    from tierdex.lifecycle.forgotten import ForgottenEntries
+    from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
 
 logger = logging.getLogger(__name__)
 

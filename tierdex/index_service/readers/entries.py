@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.index_service.answer import Identity
     from tierdex.indexfile.schema import Schema
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 _entry_of: Any = partial(tuple.__new__, Entry)  # from all of its fields; several times faster
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.view.freshness import TellMissing
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
 
 logger = logging.getLogger(__name__)
 

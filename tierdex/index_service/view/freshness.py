@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
+from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Unasked

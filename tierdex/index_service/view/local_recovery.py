@@ -1,6 +1,6 @@
 """Opens the files of a data folder: identifies them, recovers them, makes their handles.
 
-`lifecycle.recovery` plans and executes the recovery and knows nothing of a file's content; it calls
+`lifecycle.folders.recovery` plans and executes the recovery and knows nothing of a file's content; it calls
 this module. Sealed and compacted files are opened by their footers and never scanned; an unsealed
 file is read batch by batch.
 
@@ -21,12 +21,12 @@ from tierdex.indexfile.check import check_file
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import HEADER_BYTES, Form
-from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.gap import BatchOrder
-from tierdex.lifecycle.recovery import Identity
+from tierdex.lifecycle.folders.gap import BatchOrder
+from tierdex.lifecycle.folders.recovery import Identity
+from tierdex.lifecycle.folders.transition import sync_file
+from tierdex.lifecycle.table.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.topic_set import topic_set
-from tierdex.lifecycle.transition import sync_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class LocalMending:
-    """Reads single files for recovery (`lifecycle.recovery.Mending`)."""
+    """Reads single files for recovery (`lifecycle.folders.recovery.Mending`)."""
 
     def __init__(self, filesystem: FileSystem, holds: Holds | None = None) -> None:
         """`holds` is what a log says of source positions: unsealed files are cut behind what it has."""
@@ -61,7 +61,7 @@ class LocalMending:
         return Identity(header.uuid)
 
     def read_order(self, path: Path) -> BatchOrder:
-        """Scan an unsealed file for its place among others (`lifecycle.gap`). Raises CorruptFileError."""
+        """Scan an unsealed file for its place among others (`folders.gap`). Raises CorruptFileError."""
         with closing(ChainedFile.open_for_reading(self._filesystem, path, self._holds)) as file:
             end = None if file.sealed else file.end_of_batches
             return BatchOrder(file.uuid, file.predecessor, end)

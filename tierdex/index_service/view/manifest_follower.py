@@ -34,14 +34,13 @@ from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.freshness import NOT_FRESH, Freshness
 from tierdex.index_service.view.node_ages import NOBODY, UNREAD, NodeAges
 from tierdex.index_service.view.shelf import Shelf
-from tierdex.lifecycle.file_handle import FileHandle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.forgotten import (
+from tierdex.lifecycle.manifests.forgotten import (
     FORGOTTEN_NODE,
     NOTHING_FORGOTTEN,
     ForgottenEntries,
 )
-from tierdex.lifecycle.manifest import (
+from tierdex.lifecycle.manifests.manifest import (
     INDEX_KIND,
     ManifestState,
     RemoveReason,
@@ -49,16 +48,17 @@ from tierdex.lifecycle.manifest import (
     replaced_by,
     unexplained_drops,
 )
-from tierdex.lifecycle.manifest_log import ManifestLog, list_nodes
-from tierdex.lifecycle.node_reading import (
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog, list_nodes
+from tierdex.lifecycle.manifests.standing import UNKNOWN, standings_of
+from tierdex.lifecycle.nodes.node_reading import (
     READING_ERRORS,
     NodeReading,
     read_node,
     refuse_absent,
 )
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
-from tierdex.lifecycle.standing import UNKNOWN, standings_of
 from tierdex.lifecycle.store_time import StoreTime
+from tierdex.lifecycle.table.file_handle import FileHandle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.view.shelf import LocalFiles
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.live_record import LiveRecord
-    from tierdex.lifecycle.manifest import FileRef, FileRow
+    from tierdex.lifecycle.manifests.live_record import LiveRecord
+    from tierdex.lifecycle.manifests.manifest import FileRef, FileRow
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Final
 
 from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
-from tierdex.lifecycle.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
-from tierdex.lifecycle.live_record import OwnerAddress
-from tierdex.lifecycle.standing import LATE, LIVE, UNKNOWN, Standing
+from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
+from tierdex.lifecycle.manifests.live_record import OwnerAddress
+from tierdex.lifecycle.manifests.standing import LATE, LIVE, UNKNOWN, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
 
-    from tierdex.lifecycle.manifest import ManifestState
-    from tierdex.lifecycle.node_reading import NodeReading
+    from tierdex.lifecycle.manifests.manifest import ManifestState
+    from tierdex.lifecycle.nodes.node_reading import NodeReading
 
 NOBODY: Final[frozenset[str]] = frozenset()
 UNREAD: Final = 0  # the time of a node that was never read

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.view.freshness import tell_nobody
+from tierdex.lifecycle.folders.transition import sync_folders
 from tierdex.lifecycle.paths import parse_quarantined_name
-from tierdex.lifecycle.transition import sync_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.view.freshness import TellMissing
-    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_state import FileState
-    from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
 
 logger = logging.getLogger(__name__)
 

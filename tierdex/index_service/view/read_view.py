@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.quarantine import Quarantine
     from tierdex.index_service.view.rocketmq_source import RocketmqView
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest import ManifestState
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 _PATIENCE = 1.0  # seconds
 

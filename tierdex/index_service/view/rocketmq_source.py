@@ -22,8 +22,8 @@ from tierdex.index_service.requests.cursor import NO_PLACE
 from tierdex.index_service.view.freshness import tell_nobody
 from tierdex.indexfile.lookup import DONE, START, Found
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY, join_rows
-from tierdex.lifecycle.file_handle import FileHandle, Lease
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.table.file_handle import FileHandle, Lease
 from tierdex.rocketmq.folder import RocketmqFolder
 from tierdex.rocketmq.layout import HASH_FUNCTION
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.file_reader import FileMeter, FileSearch
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.index_service.view.freshness import TellMissing
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.rocketmq.file import RocketmqIndexFile
 
 ROCKETMQ_NODE: Final = "rocketmq"

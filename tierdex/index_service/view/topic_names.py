@@ -18,7 +18,7 @@ from tierdex.lifecycle.topic_set import topic_hash, topic_set
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 class TopicNames:

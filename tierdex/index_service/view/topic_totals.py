@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.index_service.view.topic_names import TopicNames
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 READS_AT_ONCE: Final = 32  # files, two small requests each
 

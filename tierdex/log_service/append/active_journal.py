@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from tierdex.disk_errors import disk_error
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
-from tierdex.lifecycle.file_handle import live_handle
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.table.file_handle import live_handle
 from tierdex.log_service.files.log_file import LiveFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.fileparts.predecessor import Predecessor
-    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.append.next_journal import NextJournal
     from tierdex.log_service.log_options import LogOptions
     from tierdex.logfile.journal.file import Journal

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from tierdex.disk_errors import RETRY_AFTER_S, disk_error
 from tierdex.errors import BacklogFullError, UnavailableError
 from tierdex.index_service.ingest.disk_budget import DiskRoom
+from tierdex.lifecycle.folders.transition import move_by_rename
 from tierdex.lifecycle.paths import parse_number
-from tierdex.lifecycle.transition import move_by_rename
 from tierdex.logfile.journal.file import Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.log_options import LogOptions
     from tierdex.seams import Seams
 

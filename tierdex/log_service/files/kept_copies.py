@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.filesystem import read_aside
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.transition import move_by_rename
 from tierdex.lifecycle.paths import parse_kept_name
-from tierdex.lifecycle.transition import move_by_rename
 from tierdex.logfile.check import check_log_file
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)

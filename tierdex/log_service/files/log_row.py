@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.predecessor import Predecessor
-from tierdex.lifecycle.manifest import LOG_KIND, FileRow
+from tierdex.lifecycle.manifests.manifest import LOG_KIND, FileRow
 
 if TYPE_CHECKING:
     from tierdex.log_service.files.log_file import GroupedLogFile

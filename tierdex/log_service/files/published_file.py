@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.log_service.files.fetched_ranges import Ahead
     from tierdex.log_service.files.log_row import FileSizes
     from tierdex.log_service.files.read_ahead import Window

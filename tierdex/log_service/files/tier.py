@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from tierdex.errors import UnavailableError
 from tierdex.index_service.readers.sidecar_cache import TailCache
 from tierdex.index_service.view.shelf import Shelf
-from tierdex.lifecycle.file_handle import FileHandle
-from tierdex.lifecycle.manifest import LOG_KIND
+from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.table.file_handle import FileHandle
 from tierdex.log_service.files.fetched_ranges import FetchedRanges, ObjectRange
 from tierdex.log_service.files.kept_copies import KeptCopies
 from tierdex.log_service.files.page_arena import PageArena
@@ -32,9 +32,9 @@ from tierdex.logfile.grouped.file import GroupedFile
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow
+    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store

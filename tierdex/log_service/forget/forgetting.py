@@ -30,7 +30,7 @@ from tierdex.index_service.forgetting import check_places
 from tierdex.index_service.receipt import HeldFile, RewrittenFile
 from tierdex.index_service.requests.query import make_names
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.forgotten import AskedHash
+from tierdex.lifecycle.manifests.forgotten import AskedHash
 from tierdex.lifecycle.paths import make_file_id
 from tierdex.log_service.forget.forget_receipt import ForgetReceipt, ForgottenMessage
 from tierdex.log_service.forget.forget_search import Searched, add_forgotten, find_places
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tierdex.index_service.receipt import LingeringObject, Receipt
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.answer import MissingMessages
     from tierdex.log_service.append.active_journal import ActiveJournal
     from tierdex.log_service.append.appender import Appender

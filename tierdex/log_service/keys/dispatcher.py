@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tierdex.fileparts.predecessor import Predecessor
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.keys.key_walk import KeyedPiece
 
     Put = Callable[[list[ItemColumns], Source], None]

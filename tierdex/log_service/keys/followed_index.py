@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.files.tier import Tier
     from tierdex.log_service.keys.key_lookups import Lookup
     from tierdex.seams import Seams

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.columns import ItemColumns
-    from tierdex.lifecycle.file_handle import FileHandle
     from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.append.committer import Committer
     from tierdex.log_service.files.tier import Tier
     from tierdex.log_service.keys.key_lookups import Lookup

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 import google_crc32c
 
 from tierdex.errors import CorruptFileError, FloorError
-from tierdex.lifecycle.changes import carry_notes
-from tierdex.lifecycle.manifest import NOTES_KIND, FileRow
+from tierdex.lifecycle.manifests.changes import carry_notes
+from tierdex.lifecycle.manifests.manifest import NOTES_KIND, FileRow
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.whole_file import read_file, replace_file
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.components import CompactorComponents
     from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.manifest import ManifestState
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.storage_layer.base import Store
 
 GONE: Final = "GONE"

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tierdex.lifecycle.manifest import Retention
+from tierdex.lifecycle.manifests.manifest import Retention
 from tierdex.lifecycle.paths import GONE_NOTE
 from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
 from tierdex.log_service.notes.forgotten_messages import ForgottenRecord
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 _MAGIC: Final = b"TDXGONE1"
 _FILES_NOTED: Final = 4096  # of which the index may still ask whether the log had them

@@ -25,7 +25,7 @@ from tierdex.seams import Seams
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
     from tierdex.storage_layer.base import Store
 
 

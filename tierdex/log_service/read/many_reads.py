@@ -25,7 +25,7 @@ from tierdex.logfile.kernels import places as k
 from tierdex.logfile.messages import MessageBatch
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.files.log_file import LogFile
     from tierdex.log_service.files.reading import Reading
     from tierdex.log_service.read.reads import ReadLimits

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tierdex.errors import TierdexError
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
     from tierdex.logfile.messages import Extent
 
 STORE_ERRORS = (UnavailableError, StoreRefusedError, NotFoundError)  # of a published file

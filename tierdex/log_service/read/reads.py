@@ -41,8 +41,8 @@ from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList, FileSnapshot, FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.files.log_file import LogFile
     from tierdex.log_service.files.reading import Memory
     from tierdex.log_service.notes.gone_messages import GoneRecord

@@ -17,7 +17,7 @@ from tierdex.log_service.kernels import tail_read as k
 from tierdex.logfile.messages import MessageBatch
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.file_table import FileList, FileTable
+    from tierdex.lifecycle.table.file_table import FileList, FileTable
     from tierdex.log_service.files.log_file import LiveFile
     from tierdex.log_service.levels import Level
     from tierdex.log_service.read.reads import LogReads

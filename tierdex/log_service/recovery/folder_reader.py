@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.notes.gone_messages import GoneRecord
     from tierdex.seams import Seams
 

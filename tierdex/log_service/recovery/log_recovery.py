@@ -1,6 +1,6 @@
 """Opens the files in the log's folders: identifies, repairs and opens journals and grouped files.
 
-Recovery itself is planned and carried out by `lifecycle.recovery`; this module is what it asks. Sealed
+Recovery itself is planned and carried out by `lifecycle.folders.recovery`, which asks this module. Sealed
 journals are opened by their footers, an unsealed one is read batch by batch. A file of a newer format is
 no damage: the opening is refused before anything is moved. Depends on fileparts, lifecycle, logfile,
 clean_close and log_file.
@@ -18,10 +18,10 @@ from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.footer import read_footer, read_part
 from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, Part
 from tierdex.fileparts.predecessor import NO_PREDECESSOR, Predecessor, decode_predecessor
-from tierdex.lifecycle.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.gap import BatchOrder
-from tierdex.lifecycle.recovery import Identity
+from tierdex.lifecycle.folders.gap import BatchOrder
+from tierdex.lifecycle.folders.recovery import Identity
+from tierdex.lifecycle.table.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX, topic_set
 from tierdex.log_service.files.log_file import MERGED, PARTS, GroupedLogFile, LiveFile, SealedFile
 from tierdex.log_service.recovery.clean_close import told_of_loss
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem, OpenFile
-    from tierdex.lifecycle.file_handle import Closing
-    from tierdex.lifecycle.recovery import FolderListing
+    from tierdex.lifecycle.folders.recovery import FolderListing
+    from tierdex.lifecycle.table.file_handle import Closing
     from tierdex.lifecycle.topic_set import TopicSet
     from tierdex.logfile.header import LogHeader
     from tierdex.logfile.topics import Topics
@@ -64,7 +64,7 @@ def remove_gone(
 
 
 class JournalMending:
-    """What recovery asks about single files (`lifecycle.recovery.Mending`)."""
+    """What recovery asks about single files (`lifecycle.folders.recovery.Mending`)."""
 
     def __init__(
         self, filesystem: FileSystem, clock: Clock, closed_at: Predecessor | None = None
@@ -112,7 +112,7 @@ class JournalMending:
             raise CorruptFileError(path, reason)
 
     def read_order(self, path: Path) -> BatchOrder:
-        """Scan an unsealed journal for its place among others (`lifecycle.gap`). CorruptFileError."""
+        """Scan an unsealed journal for its place among others (`lifecycle.folders.gap`). CorruptFileError."""
         try:
             journal = Journal.open_for_reading(self._filesystem, path)
         except CorruptFileError:

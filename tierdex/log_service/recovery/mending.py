@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileTable
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.append.active_journal import ActiveJournal
     from tierdex.log_service.append.committer import Committer
     from tierdex.log_service.files.log_file import LogFile

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, LossyTakeoverError, NodeInUseError, OwnershipError
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.recovery import list_folders
 from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, DataPaths
-from tierdex.lifecycle.recovery import list_folders
 from tierdex.log_service.notes.carried_notes import (
     is_released,
     void_adopted,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tierdex.lifecycle.manifest import ManifestState
-    from tierdex.lifecycle.recovery import FolderListing, FoundFile
+    from tierdex.lifecycle.folders.recovery import FolderListing, FoundFile
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.seams import Seams
 
 logger = logging.getLogger(__name__)

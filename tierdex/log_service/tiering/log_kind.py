@@ -31,8 +31,8 @@ from tierdex.compactor.progress import Progress
 from tierdex.compactor.rewrite import AppendingFile
 from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifest import LOG_KIND, FileRef
-from tierdex.lifecycle.transition import move_by_rename, retire, swap_in
+from tierdex.lifecycle.folders.transition import move_by_rename, retire, swap_in
+from tierdex.lifecycle.manifests.manifest import LOG_KIND, FileRef
 from tierdex.log_service.files.log_file import BATCH_COUNT, BATCH_CRC, FORGETS
 from tierdex.log_service.files.log_row import make_log_row
 from tierdex.log_service.notes.carried_notes import carry, last_gone
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.compactor.components import CompactorComponents
     from tierdex.ids import IdSource
-    from tierdex.lifecycle.file_handle import Closing, FileHandle
-    from tierdex.lifecycle.file_table import FileTable
-    from tierdex.lifecycle.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import Closing, FileHandle
+    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.append.active_journal import ActiveJournal
     from tierdex.log_service.append.committer import Committer
     from tierdex.log_service.append.next_journal import NextJournal

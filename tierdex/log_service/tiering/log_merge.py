@@ -26,7 +26,7 @@ from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
 from tierdex.errors import ConflictError, CorruptFileError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.transition import install, retire, sync_file, verify_temporary
+from tierdex.lifecycle.folders.transition import install, retire, sync_file, verify_temporary
 from tierdex.log_service.files.log_file import FORGETS, describe_parts
 from tierdex.log_service.read.queue_parts import STORE_ERRORS
 from tierdex.log_service.recovery.log_recovery import open_grouped
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.unit import FileClaims
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
     from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
     from tierdex.log_service.notes.gone_messages import GoneRecord
     from tierdex.log_service.tiering.log_kind import LogKind, LogWork
     from tierdex.log_service.tiering.merge_plan import MergeCandidate

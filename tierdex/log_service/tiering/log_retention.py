@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.compactor.unit import FileClaims
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.file_table import FileList
+    from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
     from tierdex.log_service.notes.gone_messages import GoneRecord
     from tierdex.log_service.tiering.log_kind import LogKind, LogWork
     from tierdex.seams import Seams

@@ -23,8 +23,8 @@ from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 from tierdex.value_rules import INT64_MAX
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.file_handle import FileHandle
-    from tierdex.lifecycle.manifest import Retention
+    from tierdex.lifecycle.manifests.manifest import Retention
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.files.log_file import GroupedLogFile
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.logfile.topics import Topics

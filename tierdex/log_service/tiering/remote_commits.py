@@ -25,7 +25,7 @@ from tierdex.log_service.levels import Level
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.append.appender import Appender
     from tierdex.log_service.append.commit import Commit
     from tierdex.log_service.tiering.log_kind import LogKind, LogWork

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tierdex.clock import Clock
-    from tierdex.lifecycle.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.append.active_journal import ActiveJournal
     from tierdex.log_service.append.appender import Appender, AppendRows

@@ -1,0 +1,1 @@
+"""The data folder: its lock, its small files, the moves between its state folders, and its recovery."""

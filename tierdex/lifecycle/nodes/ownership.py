@@ -1,0 +1,456 @@
+"""The right of one owner to commit to a node's manifest, by an epoch.
+
+::
+
+    open: the newest owner is ourselves, ended with everything published, is silent for long, or is to be
+          taken over?
+                                                   no -> NodeInUseError, nothing done
+          what did it not publish?                 ours: it is in our folder; else it stays outstanding
+          note our uuid in the folder              durable: the claim is known as ours after any crash
+          commit {epoch: e+1, owner: our uuid}     durable: from here every older owner is fenced
+    commit: newest state has our epoch and uuid?   no -> FencedError, for good
+            create number n+1 only if absent       an older owner cannot get here: it lost n+1 to us
+
+Jobs write to nodes without an epoch (`shared_node`); owners never touch one of those.
+
+A fenced owner keeps answering; it commits nothing and deletes nothing.
+
+An owner's signs tell that it lives: its newest commit, and the hint that it rewrites now and then
+(`sign`). Their age is counted by the store's clock alone, which dates the signs and the object that
+asks for the time; no other clock can make a living owner look dead (docs/decisions/0024).
+
+With every commit and every sign an owner tells how far it has published (live_record, and
+docs/decisions/0028). Only its folder holds the entries that it acknowledged and did not publish: an
+owner that takes the node without that folder lists them as `outstanding`, so that answers name
+them.
+
+Depends on changes, live_record, manifest, manifest_log, owner_voice, standing, storage_layer and errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from tierdex.errors import (
+    FencedError,
+    NodeInUseError,
+    NotFoundError,
+    OwnershipError,
+    StoreRefusedError,
+    UnavailableError,
+)
+from tierdex.lifecycle.manifests import changes
+from tierdex.lifecycle.manifests.live_record import LiveRecord
+from tierdex.lifecycle.manifests.manifest import (
+    NO_CHANGE,
+    Change,
+    FileRow,
+    ManifestState,
+    NodeKind,
+    RemoveReason,
+)
+from tierdex.lifecycle.manifests.manifest_log import Draft
+from tierdex.lifecycle.manifests.standing import NO_OWNER, is_closed, through_of
+from tierdex.lifecycle.nodes.owner_voice import OwnerVoice, Published, make_voice
+from tierdex.storage_layer.probe import probe, read_store_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tierdex.ids import IdSource
+    from tierdex.lifecycle.manifests.changes import TableDraft
+    from tierdex.lifecycle.manifests.manifest_log import ManifestLog
+
+logger = logging.getLogger(__name__)
+
+
+class OwnerMemory(Protocol):
+    """The part of a claim that survives its process: in a data folder, DATA/OWNER."""
+
+    number: int  # the newest manifest number that was committed or read
+
+    def holds(self, token: bytes) -> bool:
+        """Return whether `token` is that of a claim which was made, or begun, with this memory."""
+        ...
+
+    def note_claim(self, token: bytes, before: bytes) -> None:
+        """Remember a claim about to be committed on top of that of `before`, durably."""
+        ...
+
+    def note_commit(self, number: int) -> None:
+        """Remember the newest known manifest number."""
+        ...
+
+
+class NoMemory:
+    """The memory of an owner without a folder: it never had the node before."""
+
+    number = 0
+
+    def holds(self, token: bytes) -> bool:
+        return False
+
+    def note_claim(self, token: bytes, before: bytes) -> None:
+        """Do nothing."""
+
+    def note_commit(self, number: int) -> None:
+        """Do nothing."""
+
+
+NO_MEMORY: Final = NoMemory()
+
+
+def _permit(state: ManifestState, is_ours: bool, is_over: bool) -> None:
+    """Permit every claim."""
+
+
+class ClaimTerms(NamedTuple):
+    """How a node may be claimed, and by whom.
+
+    `voice` tells what is published; None: of an owner without a folder. `check` is called with the state
+    that is to be claimed, whether it is ours already, and whether its owner ended with everything
+    published: it may raise, before anything is committed.
+
+    A living owner is one that gave a sign within `takeover_after_s` seconds: its node is taken only with
+    `takeover`. One that said that it ended, and holds nothing unpublished, is followed at once.
+    `accept_rollback` takes it also when the store knows less of the node than before.
+    """
+
+    memory: OwnerMemory = NO_MEMORY
+    voice: OwnerVoice | None = None
+    takeover_after_s: float = 0.0
+    takeover: bool = False
+    accept_rollback: bool = False
+    check: Callable[[ManifestState, bool, bool], None] = _permit
+
+
+class OwnedNode:
+    """The right to write to one node, until another owner takes it. Safe to share between threads.
+
+    Only `open` makes one; it fences the previous owner.
+    """
+
+    def __init__(
+        self, log: ManifestLog, owner: bytes, epoch: int, memory: OwnerMemory, voice: OwnerVoice
+    ) -> None:
+        self._log = log
+        self._owner = owner
+        self._memory = memory
+        self._voice = voice
+        self.epoch = epoch
+        self._fenced = ""
+        self._is_closing = False
+        log.make_live = self._make_live
+
+    @classmethod
+    def open(cls, log: ManifestLog, ids: IdSource, terms: ClaimTerms | None = None) -> OwnedNode:
+        """Commit a new epoch and return its owner.
+
+        Raises NodeInUseError, OwnershipError for a shared node, StoreRefusedError when the store ignores
+        conditional writes, LostManifestError, UnavailableError and CorruptFileError as the log
+        does, OSError when the terms' memory fails.
+        """
+        terms = terms or ClaimTerms()
+        memory, voice = terms.memory, terms.voice or make_voice(log)
+        voice.time.measure(probe(log.store, log.paths.prefix, ids))
+        owner = ids.uuid()
+        # Before the claim: the hint of its commit already names us.
+        node = cls(log, owner, -1, memory, voice)
+
+        def claim(state: ManifestState) -> Draft | None:
+            if state.kind is NodeKind.SHARED:
+                raise OwnershipError(f"node {log.node} is shared by jobs: choose another node")
+            if state.owner == owner:  # our claim, whose answer was lost
+                node.epoch = state.epoch
+                return None
+            is_ours = state.owner == NO_OWNER or memory.holds(state.owner)
+            is_over = is_closed(state, log.live)
+            if not (is_ours or is_over or terms.takeover or terms.accept_rollback):
+                _check_silent(log, state, ids, terms)
+            terms.check(state, is_ours, is_over)
+            if is_over and not is_ours:
+                _tell_following(state, memory)
+            through, outstanding = _inherit(log, memory, voice, has_all=terms.accept_rollback)
+            if outstanding:
+                owners = {owner.hex(): through for owner, through in outstanding.items()}
+                extra = {"node": log.node, "outstanding": owners}
+                logger.warning("entries may be lost: their folder did not come back", extra=extra)
+            memory.note_claim(owner, state.owner)  # durable before the commit is
+            node.epoch = state.epoch + 1
+            voice.unpublished.begin(through, holds_unpublished=voice.folder_from is not None)
+            change = Change(
+                outstanding=None if outstanding == state.outstanding else outstanding,
+                adopts=tuple(each for each in voice.adopts if each not in state.adopted),
+            )
+            return Draft(NodeKind.OWNED, node.epoch, owner, change, through)
+
+        log.expect(memory.number)
+        if terms.accept_rollback:
+            state = log.commit_after_loss(claim)
+        else:
+            log.refresh_live()
+            state = log.commit(claim)
+        logger.info("owned", extra={"node": log.node, "epoch": state.epoch})
+        node._check_epoch(state)
+        memory.note_commit(state.number)
+        return node
+
+    @property
+    def log(self) -> ManifestLog:
+        return self._log
+
+    @property
+    def owner(self) -> bytes:
+        """The uuid of this claim."""
+        return self._owner
+
+    @property
+    def state(self) -> ManifestState:
+        """The newest state read so far, without a request."""
+        return self._log.state
+
+    @property
+    def is_fenced(self) -> bool:
+        return bool(self._fenced)
+
+    def check(self) -> None:
+        """Raise FencedError when the newest state read so far has another owner. Sends no request."""
+        self._check_not_fenced()
+        self._check_epoch(self._log.state)
+
+    def owns(self, state: ManifestState) -> bool:
+        """Return whether the node was ours at its newest known state."""
+        return state.epoch == self.epoch and state.owner == self._owner
+
+    def look(self) -> Published:
+        """Update how far all is published; frequent calls make it exact."""
+        return self._voice.unpublished.look(self._log.state)
+
+    def sign(self) -> None:
+        """Write the live record: how far we have published, and that we live. Best effort.
+
+        Raises FencedError, and what `commit` raises where an operator had retired our entries.
+        """
+        self.check()
+        if self._log.state.is_retired:
+            self.commit(lambda state: NO_CHANGE)  # what is ours counts again
+        if self._log.put_hint():
+            self._measure_time()
+
+    def sign_closed(self) -> None:
+        """Write that this owner acknowledges nothing more; call it when that holds. Best effort.
+
+        Raises FencedError.
+        """
+        self.check()
+        self._is_closing = True
+        self._log.put_hint()
+
+    def _measure_time(self) -> None:
+        try:
+            self._voice.time.measure(self._log.store.head(self._log.paths.hint).modified_ms)
+        except (UnavailableError, StoreRefusedError, NotFoundError) as error:
+            # Not swallowed for good: our time only lags until the next sign.
+            logger.debug("time not measured", extra={"node": self._log.node, "error": str(error)})
+
+    def _make_live(self) -> LiveRecord | None:
+        """Return our record for the newest state, None when another owner has the node."""
+        state, voice = self._log.state, self._voice
+        if not self.owns(state):
+            return None
+        published = voice.unpublished.look(state)
+        return LiveRecord(
+            epoch=self.epoch,
+            owner=self._owner,
+            published_through=published.through,
+            time_ms=voice.time.now_ms(),
+            clock_ms=self._log.clock.now_ms(),
+            skew_ms=voice.time.skew_ms,
+            interval_ms=max(1, round(voice.interval_s * 1000)),
+            is_closed=self._is_closing,
+            holds_unpublished=published.holds_unpublished,
+            advertise_url=voice.advertise_url,
+        )
+
+    def refresh(self) -> ManifestState:
+        """Read the newest state and check that the node is still ours. Raises FencedError.
+
+        Call it before a local file is dropped because the manifest lists it.
+        """
+        self._check_not_fenced()
+        state = self._log.refresh()
+        self._check_epoch(state)
+        return state
+
+    def commit(self, build: Callable[[ManifestState], Change | None]) -> ManifestState:
+        """Commit the change that `build` returns for the newest state (None: none); return the state.
+
+        Raises FencedError, and what `build` and the log raise.
+        """
+        self._check_not_fenced()
+
+        def draft(state: ManifestState) -> Draft | None:
+            self._check_epoch(state)
+            change = build(state)
+            if change is None or (change.is_empty and not state.is_retired):
+                return None
+            through = self._voice.unpublished.look(state, change.add).through
+            return Draft(NodeKind.OWNED, self.epoch, self._owner, change, through)
+
+        state = self._log.commit(draft)
+        # After the commit is durable: the store must not know less than the note.
+        self._memory.note_commit(state.number)
+        return state
+
+    def publish(self, rows: Sequence[FileRow], *, table: TableDraft | None = None) -> ManifestState:
+        """List files whose objects are uploaded. Listing one again is a success without a commit.
+
+        Raises FloorError (upload again under a fresh name), FencedError.
+        """
+        return self.commit(lambda state: changes.add_files(state, rows, table=table))
+
+    def merge(self, row: FileRow, merged: Sequence[bytes]) -> ManifestState:
+        """List `row` in place of the files `merged`, at once. Raises ConflictError, FloorError."""
+        return self.commit(lambda state: changes.merge_files(state, row, merged))
+
+    def remove(self, uuids: Iterable[bytes], reason: RemoveReason) -> ManifestState:
+        """Remove files from the list; their objects are deleted after the grace time."""
+        gone = tuple(uuids)
+        return self.commit(lambda state: changes.remove_files(state, gone, reason))
+
+    def _check_not_fenced(self) -> None:
+        if self._fenced:
+            raise FencedError(self._fenced)
+
+    def _check_epoch(self, state: ManifestState) -> None:
+        if state.epoch == self.epoch and state.owner == self._owner:
+            return
+        # For good: no call resets it.
+        self._fenced = (
+            f"node {self._log.node} was taken over by another owner (epoch {state.epoch}, ours was "
+            f"{self.epoch}): this one takes no puts and publishes nothing, it only answers. Stop it; "
+            "then publish what its folder still holds under another node with `tierdex adopt`, or "
+            "open it with --take-over (takeover=True) if it is to be the owner again"
+        )
+        extra = {"node": self._log.node, "epoch": self.epoch, "newest": state.epoch}
+        logger.error("fenced: %s", self._fenced, extra=extra)
+        self._check_not_fenced()
+
+
+def _inherit(
+    log: ManifestLog, memory: OwnerMemory, voice: OwnerVoice, *, has_all: bool
+) -> tuple[int, Mapping[bytes, int]]:
+    """Return what is published of all that our folder may hold, and what others left `outstanding`.
+
+    Before this opening nothing of it was acknowledged, so a folder without a past begins there. One
+    that had the node before, by its memory, holds what it had not published. `has_all`: the operator
+    says that nothing else is to be waited for.
+    """
+    state = log.state
+    outstanding = dict(state.outstanding)
+    ours = [outstanding.pop(owner) for owner in list(outstanding) if memory.holds(owner)]
+    if voice.adopted_through is not None:
+        ours.append(voice.adopted_through)
+    through = through_of(state, log.live)
+    if through is not None and not is_closed(state, log.live):
+        if has_all or memory.holds(state.owner):
+            ours.append(through)
+        elif not state.is_retired:
+            outstanding[state.owner] = through
+    if not ours and voice.folder_from is not None:
+        ours.append(voice.folder_from)  # of a program that said nothing, or given up and come back
+    return min([voice.time.opened_ms, *ours]), {} if has_all else outstanding
+
+
+def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
+    """Give up the node's acknowledged entries that were never published.
+
+    Returns the state after the commit.
+
+    A living owner is left alone: only the entries that earlier owners left outstanding are given
+    up. The commit is made in the owner's name and fences no owner. An owner that was given up and
+    still lives makes its entries count again with its next sign. Raises NodeInUseError when only a
+    living owner has unpublished entries, OwnershipError for a shared node, NotFoundError, and as
+    the log.
+    """
+    log.refresh_live()
+    live, silent_s, until_s = log.live, 0.0, 0.0
+    if live is not None and live.is_of(log.state) and not live.is_closed:
+        silent_s, until_s = _silent_s(log, log.state, ids), 3 * live.interval_ms / 1000
+    lives = silent_s < until_s
+
+    def draft(state: ManifestState) -> Draft | None:
+        _check_owned(state)
+        if lives and not state.outstanding:
+            raise NodeInUseError(
+                f"the owner of node {state.node} is alive and publishes its entries: nothing to give up. "
+                f"Its last sign is {silent_s:.0f} s old; one that is gone is retired after {until_s:.0f} s",
+                node=state.node,
+            )
+        if not state.outstanding and (state.is_retired or is_closed(state, log.live)):
+            return None
+        change = Change(outstanding={}) if lives else Change(retires=True)
+        return Draft(NodeKind.OWNED, state.epoch, state.owner, change)
+
+    return log.commit(draft)
+
+
+def _check_owned(state: ManifestState) -> None:
+    if not state.number:
+        raise NotFoundError(f"there is no node {state.node}: is its name right?")
+    if state.kind is NodeKind.SHARED:
+        raise OwnershipError(f"node {state.node} is shared by jobs and has no unpublished entries")
+
+
+def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, terms: ClaimTerms) -> None:
+    """Raise NodeInUseError when the node's owner, if it has one, gave a recent sign of life."""
+    after_s = terms.takeover_after_s
+    if after_s <= 0:
+        return
+    silent_s = _silent_s(log, state, ids)
+    if silent_s >= after_s:
+        logger.warning("taken over", extra={"node": log.node, "silent_s": round(silent_s)})
+        return
+    ago = f"{max(silent_s, 0):.0f} s ago"
+    if log.live is not None and log.live.is_of(state) and log.live.is_closed:
+        what = (
+            f"the owner of node {log.node} ended {ago}, and its data folder holds entries that are not "
+            "published: open the node with that folder, or publish them first (`tierdex compact --roll`)"
+        )
+    else:
+        what = f"node {log.node} has another owner, which gave a sign of life {ago}: it would be fenced"
+    if terms.memory.number:
+        what += (
+            f". This folder had the node before; another owner followed it (epoch {state.epoch})"
+        )
+    raise NodeInUseError(
+        f"{what}. Use another node (node=NAME, --set node=NAME), or --url where it "
+        f"serves; if it is gone for good, say --take-over (takeover=True). Unasked a node is taken "
+        f"over after {after_s:g} s of silence (takeover_after)",
+        node=log.node,
+    )
+
+
+def _tell_following(state: ManifestState, memory: OwnerMemory) -> None:
+    """Say that the node goes on from a folder that was closed in order, with everything published."""
+    if memory.number:
+        logger.warning(
+            "this folder had the node before, and goes on where another owner ended",
+            extra={"node": state.node, "epoch": state.epoch},
+        )
+    else:
+        logger.info("follows an owner that ended", extra={"node": state.node, "epoch": state.epoch})
+
+
+def _silent_s(log: ManifestLog, state: ManifestState, ids: IdSource) -> float:
+    """Return for how many seconds, by the store's clock, the node's owner gave no sign."""
+    signs_ms = []
+    for key in (log.paths.manifest(state.number), log.paths.hint):
+        try:
+            signs_ms.append(log.store.head(key).modified_ms)
+        except NotFoundError:
+            continue
+    # After the signs were read: a sign given in between counts as given now.
+    now_ms = read_store_time(log.store, log.paths.prefix, ids)
+    return (now_ms - max(signs_ms, default=now_ms)) / 1000

@@ -1,0 +1,1 @@
+"""The files that the running process knows, by number, for lookups that read them at one moment."""
