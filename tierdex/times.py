@@ -7,7 +7,7 @@
     -7d   2h   now   before now: ms s m h d w; only where people write times (CLI, HTTP, console)
 
 A time without an offset is refused, since its zone cannot be known; so is a number that looks like seconds
-(value_rules.SECONDS; decision 0080): who means January to April 1970 writes it, or gives a `datetime` or a
+(value_rules.SECONDS; decision 0080): a time of January to April 1970 is given as text, `datetime` or
 column of times. Fractions below a millisecond are cut off.
 
 `calendar_ms` reads the texts of other programs, too (text_times.py): one grammar of written times for all.

@@ -1,8 +1,8 @@
 """`python -m tools.compile_kernels`: compiles most kernels into numba's cache, by using each door once.
 
 `make test` runs it beside the linters: in a fresh clone its processes would all compile the same kernels
-otherwise, each for itself. The Dockerfile runs it for those who start the image (decision 0081). What it
-leaves out is compiled by whoever calls it first, as ever.
+otherwise, each for itself. The Dockerfile runs it for the users of the image (decision 0081). What it
+leaves out is compiled at the first call.
 
 Depends on what a user of the package imports.
 """

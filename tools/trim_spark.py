@@ -1,4 +1,4 @@
-"""`python -m tools.trim_spark`: removes Spark's jars that no test loads from an environment: decision 0141.
+"""`python -m tools.trim_spark`: removes Spark's jars that no test loads from an environment.
 
 `make test` needs what a session of tables and streams loads, on this machine or a standalone cluster. No part
 of pyspark can be left out when it is installed, so the jars of other parts go afterwards. A user's

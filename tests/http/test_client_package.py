@@ -73,7 +73,7 @@ sys.path.insert(0, {str(place)!r})
 import httpx2
 of_http = len(sys.modules)
 import tierdex_client
-assert len(sys.modules) < 2 * of_http  # what it costs is told in decision 0095
+assert len(sys.modules) < 2 * of_http  # no engine is loaded (decision 0095)
 runpy.run_path({str(USER)!r})
 """
     command = [sys.executable, "-W", "error", "-I", "-S", "-c", start, url]

@@ -1,7 +1,7 @@
 """A relation that several plans use answers each of them as if it were the only one.
 
 Spark 4.3 keeps what a Python reader made of one plan's filters with the relation (see
-docs/decisions/0014-no-filters-from-spark.md); whether its own switch for pushing filters is on
+decision 0014); whether its own switch for pushing filters is on
 must change nothing.
 """
 

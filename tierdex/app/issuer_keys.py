@@ -9,6 +9,9 @@
 A key that the issuer took back is known here until the next read. One thread reads at a time; callers of
 known keys do not wait for it.
 
+Not PyJWT's `PyJWKClient`: it drops its keys when they are old and the issuer is down, and reads them again
+for every unknown name, which a caller makes up.
+
 Depends on httpx2, orjson, joserfc and errors.
 """
 

@@ -5,7 +5,7 @@ the claims of a token alike. In a pattern `*` stands for any characters; all els
 
     read                 look entries, topics, watermarks and a log's queues up, in every topic; read metrics
     message:orders.*     read, and see messages: a log's, and those that entries point at; in `orders.eu`, not
-                         in `orders` (decision 0082)
+                         in `orders`; not part of `write`
     write:orders         read, and put entries, in this topic
     admin                all of it in every topic, and files, compaction, roll, expire, verify
 

@@ -7,6 +7,9 @@
 
 Signature, types and docstring are those of the description, for people, `help` and type checkers.
 
+The embedded `Index` and `MessageLog` keep their own signatures; tests/client/test_signatures.py compares
+both.
+
 Depends on call.
 """
 

@@ -7,7 +7,8 @@
                                                                      merge, expire, collect
 
 Two workers do one unit at a time each, so that a store that hangs does not delay seals and
-compactions, and a compaction does not delay publications (docs/decisions/0019). A unit is one
+compactions, and a compaction does not delay publications: with one worker a store that hung for 5 s a
+call left 40 files unsealed. Publication goes in order of the numbers, so `remote` is a prefix. A unit is one
 file's step, or one round of merging, expiring or collecting. `run_all` does both kinds in the
 caller's thread, all local work first.
 

@@ -4,10 +4,10 @@
 
     uploaded under a name that no manifest lists   a crash leaves garbage
     one commit to the file's own node              every reader sees the new file in place of the old one
-    after the grace time: deleted, forgotten       by whoever goes on with the request
+    after the grace time: deleted, forgotten       by the process that continues the request
 
 A node stays what it is, and so do a file's number, its order among others and its retention. Who commits
-in an owner's name fences nobody (docs/decisions/0050-files-without-an-owner.md).
+in an owner's name fences nobody (decision 0050).
 
 Depends on compactor, lifecycle, open_view and errors.
 """

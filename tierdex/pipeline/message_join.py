@@ -7,7 +7,8 @@
                                             near pages by one request
 
 An entry's hash says only that a key may be meant: a message that lacks the key is not its message. A place
-that no listed file has is of a message that has expired, or of no log: its body is null.
+that no listed file has is of a message that has expired, or of no log: its body is null. Bodies are not read
+in the lookup's own tasks: these have ranges of hashes, so each would fetch nearly every page.
 
 Depends on errors, log_columns, log_file_scan, log_index_node, remote_log and scan_report.
 """

@@ -2,7 +2,7 @@
 
 It holds options only, no condition of a plan: Spark up to 4.3 keeps with the relation what a reader
 made of one plan's filters, and reads later plans by it
-(docs/decisions/0014-no-filters-from-spark.md).
+(decision 0014).
 
 Hashes are unsigned inside files and signed in Spark.
 

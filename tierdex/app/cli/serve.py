@@ -1,5 +1,8 @@
 """`tierdex serve`: the HTTP service.
 
+A damaged manifest, or logs of several nodes, stop no reader: the service answers from the index, names the
+reason at its start and serves no log, unless `--set log=true` asks for one.
+
 Depends on app.c_memory, app.http, app.load, show, index_service, lifecycle, log_service, resolving,
 storage_layer and the other modules of this folder.
 """

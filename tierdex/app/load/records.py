@@ -8,7 +8,7 @@ A record is a line; in CSV a line break inside quotes does not end it::
 numpy finds the line breaks of 16 MiB at once. A byte order mark is skipped. A record's bytes
 exclude its line break (LF, and carriage returns before it); empty lines are no records, nor in JSON lines of
 blanks. A last line without a line break may still be written, and waits; one that is a whole object of JSON
-can only grow by blanks, and does not (decision 0142).
+can only grow by blanks, and does not. Half a line would become half a key.
 
 A `Mark` is a place between two records: a later load goes on from it once it has read the text before it
 again and found the same digest. It stands behind a true line break.

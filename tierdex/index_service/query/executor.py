@@ -14,6 +14,9 @@ A file that cannot be read ends up in `missing`; it never looks like "not found"
 gone means that the plan is old: refresh, plan again once. A page that a cursor's place does not tell is
 taken by a walk (paging.py).
 
+A single query is a batch of one. Two fast paths stay beside this one, each held to it by a property test:
+`in_memory` (a local key: 1.6 us against 40) and `batch/newest` (a table of 1,000 keys: 0.1 ms against 0.36).
+
 Depends on walk, matches, paging, peers, stages, trace, readers, requests, view, lifecycle, answer,
 settings and errors.
 """

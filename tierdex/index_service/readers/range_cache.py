@@ -11,6 +11,8 @@ file's, does not verify, and is dropped and fetched again.
 Processes may share a folder: an entry is whole under its name, one that another process evicted is fetched
 again, and whoever is over the budget counts anew what is there. A disk that fails costs speed and no answer.
 
+Nothing else is kept: any number of such readers behind a balancer answer alike, and a cursor holds at each.
+
 Depends on fileparts and errors; every file operation goes through the seams.
 """
 

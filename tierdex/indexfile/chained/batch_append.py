@@ -4,7 +4,13 @@
     write     record, dictionary entries, items and links, slots; the checksum last: it makes the batch real
 
 `prepare` may refuse; after it nothing in the input can go wrong. Making the batch visible is the
-file's step. Depends on columns, dictionary, hashing, layout, batch_record, batch_statistics, item_rows,
+file's step.
+
+Record, dictionary entries and items lie in line: one append writes to one place, and recovery reads one
+region front to back; a second log would need an order between both. The queue id is a column: a dictionary of
+queues would need an entry, hence the slow path, for each new queue.
+
+Depends on columns, dictionary, hashing, layout, batch_record, batch_statistics, item_rows,
 message_rows, fileparts, schema and errors.
 """
 

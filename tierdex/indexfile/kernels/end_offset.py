@@ -1,5 +1,9 @@
 """Where a message ends: the one rule of both forms, for kernels.
 
+In a *sequence* the message ends at offset + 1, else at offset + size. Headers of sequences are of format
+version 2: a program that counted a sequence by size would set a watermark too high, and an entry would be
+lost.
+
 Depends on the kernel decorator only.
 """
 

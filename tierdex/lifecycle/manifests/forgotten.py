@@ -10,8 +10,8 @@ which was put later, and no list of entries is needed.
 An entry is forgotten by what it is: its key's hash, its location and its time, and by the files that
 may hold it: those of a node up to the number in `bounds`. The hash alone never hides anything. So an
 entry that was put later shows, though its key, or a key with the same hash, was forgotten before; and
-the caller decides which of the entries under a hash are meant
-(docs/decisions/0038-identity-of-forgotten-entries.md).
+the caller decides which of the entries under a hash are meant (decision
+0038).
 
 The records lie in the manifest of one shared node, `FORGOTTEN_NODE`, that every reader reads, before
 all others: a record goes when no listed file holds its entries any more.

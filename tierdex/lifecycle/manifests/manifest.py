@@ -14,11 +14,11 @@ and forgotten; a known uuid is never added again, which makes publishing idempot
 old state is harmless.
 
 Nothing here grows with the topics or queues that were ever used: names and end offsets lie in the
-files themselves, and in a *queue table*, an object of its own (docs/decisions/0015-queue-table.md).
+files themselves, and in a *queue table*, an object of its own (decision 0015).
 
 A row may say that its file is of another *kind* than an index file, or holds a range of hashes only.
-Programs of before know neither, so what says it is committed in a form that they refuse: `means_more`
-(docs/decisions/0037-meanings-of-a-manifest.md).
+Programs of before know neither, so what says it is committed in a form that they refuse: `means_more`.
+A node goes back to the plain form with the commit after which nothing of the kind is listed.
 
 Times are int64 milliseconds. manifest_codec.py has the bytes. Must not import anything that does
 I/O.

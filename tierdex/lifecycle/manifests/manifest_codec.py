@@ -15,11 +15,13 @@ of format 2 would pass over and then answer wrongly: a file of another kind, a r
 forgotten entries (`means_more`). A node of which nothing of the kind is listed any more goes on in format 2.
 
 A commit without a checkpoint repeats those before it, back to the newest checkpoint, up to 32 KiB: an
-opening then reads few objects (docs/decisions/0048-repeated-commits.md). `repeats` adds nothing to what
+opening then reads few objects (decision 0110). `repeats` adds nothing to what
 they say: programs that do not know it read them one by one.
 
 Format 1 listed topics by name, in rows and for the node as a whole, and the end offset of every queue;
 it is read, and never written. Its end offsets stay until the first queue table holds them.
+
+JSON and not a binary form: when a bucket is broken, `cat` and `jq` must do.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
 Depends on manifest, applied_commit, row_codec, forgotten_codec, live_record, packed_values, orjson and

@@ -17,10 +17,10 @@ A fenced owner keeps answering; it commits nothing and deletes nothing.
 
 An owner's signs tell that it lives: its newest commit, and the hint that it rewrites now and then
 (`sign`). Their age is counted by the store's clock alone, which dates the signs and the object that
-asks for the time; no other clock can make a living owner look dead (docs/decisions/0024).
+asks for the time; no other clock can make a living owner look dead (decision 0024).
 
 With every commit and every sign an owner tells how far it has published (live_record, and
-docs/decisions/0028). Only its folder holds the entries that it acknowledged and did not publish: an
+decision 0028). Only its folder holds the entries that it acknowledged and did not publish: an
 owner that takes the node without that folder lists them as `outstanding`, so that answers name
 them.
 

@@ -18,6 +18,9 @@ and no step balances it.
   meets. It costs O(log n), and O(log n) more for each value that it yields or that lies alone
   outside its neighbours' hull.
 
+Not an interval tree by time: a query wants the newest file first and stops early, and a tree yields files by
+their times. Not an array: each change would copy all of it (92 ms for 100,000 files).
+
 Depends on nothing.
 """
 

@@ -11,6 +11,8 @@
 A range that goes with a part unread halves the window of the reader for whom it was fetched. One that could
 not be fetched is not kept: the next who wants it asks anew.
 
+4 MiB is the unit: a replay of b bytes sends 1 + b / 4 MiB requests, however many readers follow.
+
 Depends on clock, errors, index_service and read_ahead.
 """
 

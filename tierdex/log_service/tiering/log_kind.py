@@ -15,6 +15,9 @@
 
 A crash between two steps leaves what recovery finishes: of two copies the later one, if it verifies; a
 published file's copy that was not noted is noted and given up by the next publication of it.
+
+A damaged journal stays sealed and is no file for quarantine: a sound prefix of each queue is an answer.
+
 Depends on compactor, errors, lifecycle, logfile and the rest of log_service.
 """
 

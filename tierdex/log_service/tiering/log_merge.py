@@ -11,8 +11,12 @@
     published   upload, commit: one object and one row replace the sources, for every reader in one step
                 their objects live on for the grace time; compacted/N.tmp goes  (`published_merge`)
 
-Reads of the sources go on until they end: their descriptors, mappings and objects stay. Depends on compactor,
-errors, lifecycle, logfile and the rest of log_service.
+Reads of the sources go on until they end: their descriptors, mappings and objects stay.
+
+The oldest local file takes no part in local merges where files are published: its row may be listed although
+the answer of the commit was lost, and its messages would be listed twice.
+
+Depends on compactor, errors, lifecycle, logfile and the rest of log_service.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@
              are at `disk` all the same, and go up when the store answers. A file that went by its age before
              it was published holds nobody up: nobody reads its messages any more
 
+The files are a set of uuids and no position: a file may be given another number at its publication.
+
 Depends on clock, disk_errors, errors and the rest of log_service.
 """
 

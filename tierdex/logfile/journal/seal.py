@@ -6,6 +6,9 @@ The *dense index* is the slots: 4 bytes a message, queue by queue, in order of t
 comes from the chunks in memory, not from the rows. Everything from the first batch to the last queue has
 a block's checksum and is verified when first used; everything after it has a part's.
 
+Where the length alone would show a sealed file (a tail behind the capacity), all else is synced before the
+footer is written: a power cut left a footer over blocks that were not durable.
+
 Depends on blocks, fileparts, layout, kernels, scan and tables.
 """
 

@@ -2,6 +2,10 @@
 
 No thread is held while a message is on its way to the disk, or while a caller waits for messages.
 
+`encoding` belongs to a message and not to the request: what a read answers can be sent back as it is.
+`expect_offset` is a parameter of a request with one message: of a batch over many queues a mismatch of one
+would say nothing about the others.
+
 Depends on app.http, codecs, errors, app.rights and log_service.
 """
 

@@ -61,7 +61,10 @@ def slots_of(statistics: Any) -> Any:
 
 @primitive
 def slot_of(slots: Any, key_hash: Any) -> Any:
-    """Return the address of the slot of a hash."""
+    """Return the address of the slot of a hash: the upper half of hash x slot count.
+
+    Not the remainder: slots in order are then hashes in order, so that compaction sorts no file.
+    """
     return slots.address + _SLOT_BYTES * np.int64(mul_high(key_hash, slots.count))
 
 

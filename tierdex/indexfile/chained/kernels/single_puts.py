@@ -5,8 +5,8 @@
 
 Both take what a caller of `put` gave, as it is, and do all or nothing: they return 0 when anything
 is out of the ordinary (a value, no room, shut), and the caller takes the general path, which finds out.
-They keep the GIL, so that a call is one step for every Python thread: nothing is locked. Decision 0013
-has what this gains. Rows, chains and records are written by what batches are written by.
+They keep the GIL, so that a call is one step for every Python thread: nothing is locked (decision
+0013). Rows, chains and records are written by what batches are written by.
 
 Python and the kernels share *arguments*, an i8 array whose places are named A_* below. Python shuts a
 kernel by setting its argument to 0: whoever comes after that is refused, and nobody is half way through.
