@@ -1,4 +1,7 @@
-"""docs/architecture.md: the list of modules, generated from the first sentence of each."""
+"""docs/architecture.md: the rooms of the package, from the first sentence of each folder's `__init__`.
+
+Depends on generated_parts.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,25 @@ from typing import TYPE_CHECKING
 from tools.generated_parts import fill, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
-FOLDERS = (
-    "app", "client", "pipeline", "index_service", "log_service", "compactor", "lifecycle", "indexfile",
-    "logfile", "rocketmq", "fileparts", "storage_layer", "testing",
-)  # fmt: skip
 _SENTENCE_END = re.compile(r"\.(\s|$)|:\n\n|\n\n|::")
+_WITHOUT = {"kernels"}  # rooms of compiled code belong to the room above them
 
 
 def generate(root: Path) -> dict[Path, str]:
-    """Return the page with today's modules."""
+    """Return the page with today's rooms."""
     path = root / "docs" / "architecture.md"
     package = root / "tierdex"
-    sections = [f"**tierdex/** (the ground)\n\n{_modules(package, package.glob('*.py'))}"]
-    for folder in FOLDERS:
-        found = (package / folder).rglob("*.py")
-        sections.append(f"**tierdex/{folder}/**\n\n{_modules(package / folder, found)}")
-    return {path: fill(path.read_text(), {"modules": "\n".join(sections)})}
-
-
-def _modules(folder: Path, found: Iterable[Path]) -> str:
-    paths = sorted(path for path in found if path.name != "__init__.py")
-    rows = [[f"`{path.relative_to(folder)}`", first_sentence(path)] for path in paths]
-    return table(("module", "owns"), rows)
+    rooms = sorted(
+        init.parent
+        for init in package.rglob("__init__.py")
+        if init.parent != package and init.parent.name not in _WITHOUT
+    )
+    rows = [
+        [f"`{room.relative_to(package)}/`", first_sentence(room / "__init__.py")] for room in rooms
+    ]
+    return {path: fill(path.read_text(), {"rooms": table(("room", "owns"), rows)})}
 
 
 def first_sentence(path: Path) -> str:
