@@ -9,21 +9,21 @@ import pytest
 
 from tools.call_chains import read_chains, spelled_chains, spellings
 
-MOST_MODULES, MOST_ENTRIES = 500, 1180  # of all chains together: lower them, never raise them
-CALLER_OF_PUT = {"index_service.index"}
+MOST_MODULES, MOST_ENTRIES = 496, 1180  # of all chains together: lower them, never raise them
+CALLER_OF_PUT = {"index"}
 CALLER_OF_APPEND = {
-    "log_service.message_log", "log_service.checked_appends", "log_service.append.single_appends",
+    "message_log", "checked_appends", "single_appends",
     "value_rules", "disk_errors", "clock",
-    "log_service.levels", "log_service.log_components",  # the level, and that the log is written
-    "log_service.append.active_journal", "log_service.files.queue_table",  # where the kernel's tables are
-    "log_service.append.committer", "log_service.append.commit",  # the commit that it joins
+    "levels", "log_components",  # the level, and that the log is written
+    "active_journal", "queue_table",  # where the kernel's tables are
+    "committer", "commit",  # the commit that it joins
 }  # fmt: skip
 WRITTEN_TIME = {
-    "times", "disk_errors", "index_service.operations", "index_service.query_guard",
-    "index_service.ingest.direct_puts",
+    "times", "disk_errors", "operations", "query_guard",
+    "direct_puts",
 }  # fmt: skip
 COMMIT = {
-    "logfile.journal.writer", "logfile.journal.reader", "logfile.journal.tables", "logfile.journal.scan",
+    "writer", "reader", "tables", "scan",
     "local_file",
 }  # fmt: skip
 

@@ -51,7 +51,10 @@ _NAMES: dict[str, Any] = {"now": _WHEN, "number": 7, "body": b"y", "topic": "sho
 
 
 class Chain(NamedTuple):
-    """The modules that a call enters, each once, and how often it goes from one into another."""
+    """The modules that a call enters, each once, and how often it goes from one into another.
+
+    They are named without their folders, so that a move changes nothing.
+    """
 
     modules: list[str]
     entries: int
@@ -64,7 +67,7 @@ def chain_of(operation: Callable[[], object]) -> Chain:
     def note(frame: Any, event: str, _argument: object) -> None:
         path = frame.f_code.co_filename
         if event == "call" and path.startswith(_PACKAGE):
-            entered.append(path[len(_PACKAGE) :].removesuffix(".py").replace(os.sep, "."))
+            entered.append(Path(path).stem)
 
     operation()
     sys.setprofile(note)
