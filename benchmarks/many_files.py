@@ -29,8 +29,8 @@ from tierdex.indexfile.hashing import key_hash
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.pipeline.merge_job import merge_runs
-from tierdex.pipeline.publishing import JobNode
+from tierdex.pipeline.jobs.publishing import JobNode
+from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from tierdex.compactor.upload import upload_file
 from tierdex.ids import SeededIds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.paths import StorePaths
-from tierdex.pipeline.merge_job import merge_runs
-from tierdex.pipeline.publishing import JobNode
+from tierdex.pipeline.jobs.publishing import JobNode
+from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.open import open_store
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tierdex.app.cli.commands import make_cli
 from tierdex.app.demo.demo_data import unpack_demo
 from tierdex.filesystem import LocalFileSystem
 from tierdex.pipeline import session as pipeline_session
-from tierdex.pipeline.scan_report import forget_session
+from tierdex.pipeline.jobs.scan_report import forget_session
 from tierdex.pipeline.session import make_session
 
 QUEUES = {"EWR": 0, "JFK": 1, "LGA": 2}

@@ -9,11 +9,11 @@ from pyspark.sql import types as T
 from tierdex.indexfile.columns import StringColumn
 from tierdex.indexfile.hashing import key_hashes
 from tierdex.pipeline.data_source import TierdexDataSource
-from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.lookup_batch import ORDER, IdTime
-from tierdex.pipeline.lookup_job import ENTRY_COLUMNS, _heads, borders
-from tierdex.pipeline.lookup_task import LookupJob, LookupTask
-from tierdex.pipeline.snapshot import take_snapshot
+from tierdex.pipeline.jobs.job_store import StoreLink
+from tierdex.pipeline.jobs.snapshot import take_snapshot
+from tierdex.pipeline.lookups.lookup_batch import ORDER, IdTime
+from tierdex.pipeline.lookups.lookup_job import ENTRY_COLUMNS, _heads, borders
+from tierdex.pipeline.lookups.lookup_task import LookupJob, LookupTask
 
 SCHEMA = T.StructType(
     [

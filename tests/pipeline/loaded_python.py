@@ -26,11 +26,11 @@ _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 _OF_PLANNING = (
     "pyspark.sql.worker.plan_data_source_read",
     "tierdex.pipeline.data_source",
-    "tierdex.pipeline.log_source",
-    "tierdex.pipeline.reader",
-    "tierdex.pipeline.log_reader",
-    "tierdex.pipeline.writers",
-    "tierdex.pipeline.publishing",
+    "tierdex.pipeline.logs.log_source",
+    "tierdex.pipeline.scan.reader",
+    "tierdex.pipeline.logs.log_reader",
+    "tierdex.pipeline.sink.writers",
+    "tierdex.pipeline.jobs.publishing",
     "tierdex.storage_layer.local",
 )
 

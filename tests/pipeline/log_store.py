@@ -7,9 +7,9 @@ import pickle
 import pyarrow as pa
 
 from tierdex.log_service.message_log import MessageLog
-from tierdex.pipeline.log_columns import DEFAULT_LOG_COLUMNS
-from tierdex.pipeline.log_options import LogOptions
-from tierdex.pipeline.log_reader import LogReader
+from tierdex.pipeline.logs.log_columns import DEFAULT_LOG_COLUMNS
+from tierdex.pipeline.logs.log_options import LogOptions
+from tierdex.pipeline.logs.log_reader import LogReader
 
 BEGIN_MS = 1_700_000_000_000
 

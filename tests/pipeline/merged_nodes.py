@@ -8,8 +8,8 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.compactor.expire import expire
 from tierdex.ids import SeededIds
-from tierdex.pipeline.merge_job import merge_runs
-from tierdex.pipeline.snapshot import open_log
+from tierdex.pipeline.jobs.snapshot import open_log
+from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.memory import MemoryStore
 
 NODES = ("a", "b", "c")

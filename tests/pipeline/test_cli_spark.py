@@ -14,7 +14,7 @@ from tierdex import Index
 from tierdex.app.cli import spark_session
 from tierdex.app.cli.commands import make_cli
 from tierdex.pipeline import last_scan
-from tierdex.pipeline.snapshot import take_snapshot
+from tierdex.pipeline.jobs.snapshot import take_snapshot
 from tierdex.storage_layer.open import open_store
 
 

@@ -21,8 +21,8 @@ from tests.pipeline.conftest import SHORT_LIVED_JVM
 from tests.pipeline.log_store import fill, publish, told
 from tests.pipeline.log_store import open_log as open_message_log
 from tierdex.pipeline.java import use_java
+from tierdex.pipeline.jobs.snapshot import open_log
 from tierdex.pipeline.packing import pack_environment
-from tierdex.pipeline.snapshot import open_log
 from tierdex.storage_layer.open import open_store
 from tools.free_port import find_free_port
 

@@ -10,8 +10,8 @@ import pytest
 from tests.pipeline.conftest import append, key_rows, read
 from tests.servers.s3_server import ACCESS_KEY, SECRET_KEY
 from tierdex.pipeline import last_scan, lookup, merge, verify
-from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.scan_report import session_folder
+from tierdex.pipeline.jobs.job_store import StoreLink
+from tierdex.pipeline.jobs.scan_report import session_folder
 
 CREDENTIALS = {"awsAccessKeyId": ACCESS_KEY, "awsSecretAccessKey": SECRET_KEY}
 

@@ -12,7 +12,7 @@ from tests.pipeline.test_stream import start
 from tests.servers.bad_proxy import Fault, running_bad_proxy
 from tierdex.errors import StoreUnavailableError, TierdexError
 from tierdex.pipeline import collect_garbage, last_scan, lookup, plain_errors
-from tierdex.pipeline.snapshot import open_log
+from tierdex.pipeline.jobs.snapshot import open_log
 from tierdex.storage_layer.open import open_store
 
 FAILED = r"(?i)503|slow ?down|as planned|not available|unavailable"

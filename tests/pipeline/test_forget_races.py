@@ -10,10 +10,10 @@ from tierdex.clock import ManualClock
 from tierdex.compactor.upload import Target
 from tierdex.errors import NotFoundError
 from tierdex.ids import SeededIds
-from tierdex.pipeline.merge_job import commit_merges, mergeable
-from tierdex.pipeline.merge_task import merge_group
-from tierdex.pipeline.publishing import JobNode
-from tierdex.pipeline.snapshot import open_log, take_snapshot
+from tierdex.pipeline.jobs.publishing import JobNode
+from tierdex.pipeline.jobs.snapshot import open_log, take_snapshot
+from tierdex.pipeline.merging.merge_job import commit_merges, mergeable
+from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
 
 ASKED = [{"topic": "orders", "key": "K"}]

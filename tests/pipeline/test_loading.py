@@ -22,7 +22,7 @@ CODE = """
 import sys
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tierdex.pipeline.data_source import TierdexDataSource
-from tierdex.pipeline.log_source import TierdexLogSource
+from tierdex.pipeline.logs.log_source import TierdexLogSource
 schema = StructType([StructField("offset", LongType())])
 numbers = ("queue_id", "offset", "size", "timestamp")
 SCHEMA = StructType(

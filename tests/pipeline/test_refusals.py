@@ -16,13 +16,13 @@ from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, SEQUENCE_SCHEMA
 from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
 from tierdex.pipeline import collect_garbage, key_is, lookup, merge, verify
-from tierdex.pipeline.build_job import parse_bucket
-from tierdex.pipeline.entry_form import EntryForm
-from tierdex.pipeline.entry_rows import name_row, rows_of
-from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.options import ReadOptions, WriteOptions
+from tierdex.pipeline.indexing.build_job import parse_bucket
+from tierdex.pipeline.jobs.job_store import StoreLink
+from tierdex.pipeline.jobs.options import ReadOptions, WriteOptions
+from tierdex.pipeline.jobs.snapshot import take_snapshot
 from tierdex.pipeline.registration import register
-from tierdex.pipeline.snapshot import take_snapshot
+from tierdex.pipeline.sink.entry_form import EntryForm
+from tierdex.pipeline.sink.entry_rows import name_row, rows_of
 from tierdex.settings import load_settings
 from tierdex.storage_layer.open import open_store
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tests.pipeline.conftest import append, read
 from tierdex.indexfile.hashing import key_hash, signed_bits
 from tierdex.pipeline import entries, key_is, last_scan
-from tierdex.pipeline.arrow_columns import DEFAULT_COLUMNS
+from tierdex.pipeline.scan.arrow_columns import DEFAULT_COLUMNS
 
 BASE = 1_700_000_000_000
 ENTRIES = 12_000

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tests.docs.code_blocks import blocks_to_run, lines_not_in
 from tierdex.app.cli.commands import make_cli
-from tierdex.pipeline.log_options import _NAMES, _STREAM_NAMES
-from tierdex.pipeline.options import _READ_NAMES, _WRITE_NAMES
+from tierdex.pipeline.jobs.options import _READ_NAMES, _WRITE_NAMES
+from tierdex.pipeline.logs.log_options import _NAMES, _STREAM_NAMES
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 FOLDER = "/tmp/tierdex"  # as the page writes it

@@ -11,9 +11,9 @@ from tests.pipeline.conftest import read
 from tests.pipeline.in_process import batch_of
 from tierdex.lifecycle.manifests.row_codec import encode_row
 from tierdex.pipeline.data_source import TierdexDataSource
-from tierdex.pipeline.publishing import JobNode
-from tierdex.pipeline.snapshot import open_log, take_snapshot
-from tierdex.pipeline.writers import FilesMessage
+from tierdex.pipeline.jobs.publishing import JobNode
+from tierdex.pipeline.jobs.snapshot import open_log, take_snapshot
+from tierdex.pipeline.sink.writers import FilesMessage
 from tierdex.storage_layer.open import open_store
 
 BATCHES = 10
@@ -128,8 +128,8 @@ def uploaded_row(store, key):
     """Build and upload a file as a task does; nobody lists it."""
     from tierdex.clock import SystemClock
     from tierdex.ids import SystemIds
-    from tierdex.pipeline.entry_form import EntryForm
-    from tierdex.pipeline.file_builder import BuildTask, FileBuilder
+    from tierdex.pipeline.sink.entry_form import EntryForm
+    from tierdex.pipeline.sink.file_builder import BuildTask, FileBuilder
     from tierdex.settings import load_settings
 
     columns = {"topic": ["a"], "key": [key], "queue_id": [0], "offset": [0], "size": [1]}

@@ -20,12 +20,12 @@ from tierdex.compactor.upload import Target
 from tierdex.errors import FencedError, NodeInUseError, NotFoundError
 from tierdex.ids import SeededIds
 from tierdex.indexfile.hashing import key_hash
-from tierdex.pipeline import publishing
-from tierdex.pipeline import snapshot as snapshot_module
-from tierdex.pipeline.merge_job import commit_merges, mergeable
-from tierdex.pipeline.merge_task import merge_group
-from tierdex.pipeline.publishing import JobNode
-from tierdex.pipeline.snapshot import read_store, take_snapshot
+from tierdex.pipeline.jobs import publishing
+from tierdex.pipeline.jobs import snapshot as snapshot_module
+from tierdex.pipeline.jobs.publishing import JobNode
+from tierdex.pipeline.jobs.snapshot import read_store, take_snapshot
+from tierdex.pipeline.merging.merge_job import commit_merges, mergeable
+from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.crash import CrashingStore, CrashPoint
 from tierdex.testing.faulty_store import Fault, FaultyStore

@@ -27,7 +27,7 @@ from tests.torture.simulation import CHANCES
 from tests.torture.takeovers import InterposedStore
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
-from tierdex.pipeline.merge_job import merge_runs
+from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.crash import CrashingStore, CrashPoint
 from tierdex.testing.faulty_store import FaultyStore

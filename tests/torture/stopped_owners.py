@@ -28,8 +28,8 @@ from tierdex.clock import ManualClock, SystemClock
 from tierdex.compactor.upload import Target
 from tierdex.errors import ConflictError, FencedError, FloorError
 from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
-from tierdex.pipeline.merge_task import merge_group
-from tierdex.pipeline.publishing import JobNode
+from tierdex.pipeline.jobs.publishing import JobNode
+from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.scheduler import InlineExecutor
 

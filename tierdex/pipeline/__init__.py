@@ -22,32 +22,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tierdex.pipeline.build_job import build
     from tierdex.pipeline.entry_scan import entries
+    from tierdex.pipeline.indexing.build_job import build
+    from tierdex.pipeline.indexing.log_index_job import index_log
+    from tierdex.pipeline.indexing.row_fetch import fetch_rows
+    from tierdex.pipeline.indexing.table_index import index_table
+    from tierdex.pipeline.jobs.scan_report import last_scan
     from tierdex.pipeline.key_predicate import key_is
-    from tierdex.pipeline.log_index_job import index_log
-    from tierdex.pipeline.lookup_job import lookup
-    from tierdex.pipeline.merge_job import collect_garbage, merge
+    from tierdex.pipeline.lookups.lookup_job import lookup
+    from tierdex.pipeline.merging.merge_job import collect_garbage, merge
     from tierdex.pipeline.message_scan import messages
     from tierdex.pipeline.registration import register
-    from tierdex.pipeline.row_fetch import fetch_rows
-    from tierdex.pipeline.scan_report import last_scan
     from tierdex.pipeline.session import make_session, plain_errors
-    from tierdex.pipeline.table_index import index_table
     from tierdex.pipeline.verify_job import verify
 
 _HOMES = {  # no module has the name of a function: importing it would hide the function
-    "build": "build_job",
-    "collect_garbage": "merge_job",
+    "build": "indexing.build_job",
+    "collect_garbage": "merging.merge_job",
     "entries": "entry_scan",
-    "fetch_rows": "row_fetch",
-    "index_log": "log_index_job",
-    "index_table": "table_index",
+    "fetch_rows": "indexing.row_fetch",
+    "index_log": "indexing.log_index_job",
+    "index_table": "indexing.table_index",
     "key_is": "key_predicate",
-    "last_scan": "scan_report",
-    "lookup": "lookup_job",
+    "last_scan": "jobs.scan_report",
+    "lookup": "lookups.lookup_job",
     "make_session": "session",
-    "merge": "merge_job",
+    "merge": "merging.merge_job",
     "messages": "message_scan",
     "plain_errors": "session",
     "register": "registration",

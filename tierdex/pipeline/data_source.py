@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark.sql.datasource import DataSource
 
 from tierdex.errors import InvalidRequestError
-from tierdex.pipeline.arrow_columns import DEFAULT_COLUMNS, ddl_of
-from tierdex.pipeline.entry_form import EntryForm
-from tierdex.pipeline.options import ReadOptions, WriteOptions
-from tierdex.pipeline.plain_refusals import refusing_plainly
+from tierdex.pipeline.jobs.options import ReadOptions, WriteOptions
+from tierdex.pipeline.jobs.plain_refusals import refusing_plainly
+from tierdex.pipeline.scan.arrow_columns import DEFAULT_COLUMNS, ddl_of
+from tierdex.pipeline.sink.entry_form import EntryForm
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from tierdex.pipeline.reader import TierdexReader
-    from tierdex.pipeline.writers import BatchWriter, StreamWriter
+    from tierdex.pipeline.scan.reader import TierdexReader
+    from tierdex.pipeline.sink.writers import BatchWriter, StreamWriter
 
 
 class TierdexDataSource(DataSource):
@@ -42,7 +42,7 @@ class TierdexDataSource(DataSource):
     @refusing_plainly
     def reader(self, schema: StructType) -> TierdexReader:
         """Return a scan; a schema given by the user chooses columns by name."""
-        from tierdex.pipeline.reader import TierdexReader
+        from tierdex.pipeline.scan.reader import TierdexReader
 
         return TierdexReader(
             ReadOptions.parse(self.options), tuple(schema.names), self.notes_folder
@@ -55,7 +55,7 @@ class TierdexDataSource(DataSource):
             raise InvalidRequestError(
                 "overwrite would drop other jobs' files; use append", field="mode"
             )
-        from tierdex.pipeline.writers import BatchWriter
+        from tierdex.pipeline.sink.writers import BatchWriter
 
         options = WriteOptions.parse(self.options)
         return BatchWriter(options, _form(schema, options.offsets))
@@ -65,7 +65,7 @@ class TierdexDataSource(DataSource):
         """Return a streaming sink; only appending is supported, since entries are facts."""
         if overwrite:
             raise InvalidRequestError("is refused: entries are only appended", field="outputMode")
-        from tierdex.pipeline.writers import StreamWriter
+        from tierdex.pipeline.sink.writers import StreamWriter
 
         options = WriteOptions.parse(self.options)
         return StreamWriter(options, _form(schema, options.offsets))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tierdex.pipeline.options import ReadOptions
+from tierdex.pipeline.jobs.options import ReadOptions
 from tierdex.pipeline.registration import register
 from tierdex.times import to_ms
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tierdex.pipeline.entry_scan import listed
-from tierdex.pipeline.log_options import LogOptions
+from tierdex.pipeline.logs.log_options import LogOptions
 from tierdex.pipeline.registration import register
 from tierdex.times import to_ms
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from tierdex.errors import InvalidRequestError
 from tierdex.pipeline.data_source import TierdexDataSource
-from tierdex.pipeline.log_source import TierdexLogSource
-from tierdex.pipeline.scan_report import session_folder, use_folder
+from tierdex.pipeline.jobs.scan_report import session_folder, use_folder
+from tierdex.pipeline.logs.log_source import TierdexLogSource
 
 
 def register(spark: Any, *, notes: str | None = None) -> None:

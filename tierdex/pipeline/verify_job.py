@@ -22,9 +22,9 @@ from tierdex.lifecycle.manifests.manifest import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.log_service.files.whole_object import check_object
 from tierdex.log_service.notes.stored_notes import check_notes
-from tierdex.pipeline.job_store import StoreLink
-from tierdex.pipeline.numbered_tasks import numbered_frame
-from tierdex.pipeline.snapshot import log_files_of, notes_of, read_store, snapshot_of
+from tierdex.pipeline.jobs.job_store import StoreLink
+from tierdex.pipeline.jobs.numbered_tasks import numbered_frame
+from tierdex.pipeline.jobs.snapshot import log_files_of, notes_of, read_store, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,8 @@ from tierdex.compactor.upload import Target
 from tierdex.errors import StoreUnavailableError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
-from tierdex.pipeline.merge_task import merge_group
-from tierdex.pipeline.publishing import JobNode
+from tierdex.pipeline.jobs.publishing import JobNode
+from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
 

@@ -34,7 +34,7 @@ def merge(
 
     Safe beside writers, readers and other merges, and when killed at any moment.
     """
-    from tierdex.pipeline.merge_job import merge_runs
+    from tierdex.pipeline.merging.merge_job import merge_runs
 
     report = merge_runs(
         lambda: opened_store(store),

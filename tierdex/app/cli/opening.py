@@ -224,7 +224,7 @@ def lost_offsets(target: Target, topic: str | None) -> tuple[LostOffsets, ...]:
 
 def opened_store(place: str | Path) -> Store:
     """Return the store of a URL, or of a folder that is there, without a request. Raises NotFoundError."""
-    from tierdex.pipeline.job_store import StoreLink
+    from tierdex.pipeline.jobs.job_store import StoreLink
 
     if "://" not in str(place) and not Path(place).is_dir():
         raise NotFoundError(f"there is no folder {place}")
@@ -234,7 +234,7 @@ def opened_store(place: str | Path) -> Store:
 def stores_log(target: Target) -> bool:
     """Say whether one node of the store, and no other, has published a message log: that can be mounted."""
     from tierdex.app.cli.stored_logs import stored_manifests
-    from tierdex.pipeline.snapshot import log_files_of
+    from tierdex.pipeline.jobs.snapshot import log_files_of
 
     return sum(bool(log_files_of(each.state, 0)) for each in stored_manifests(target)) == 1
 

@@ -23,7 +23,7 @@ def stored_manifests(target: Target) -> list[NodeReading]:
     """
     if target.url is not None:
         return []
-    from tierdex.pipeline.snapshot import read_store
+    from tierdex.pipeline.jobs.snapshot import read_store
 
     try:
         return read_store(opened_store(target.store_place))
@@ -38,7 +38,7 @@ def stored_logs(readings: list[NodeReading], *, notes: bool = False) -> list[Fil
     """
     if not readings:
         return []
-    from tierdex.pipeline.snapshot import log_files_of, notes_of
+    from tierdex.pipeline.jobs.snapshot import log_files_of, notes_of
 
     files = [file for reading in readings for file in log_files_of(reading.state, 0)]
     if notes:

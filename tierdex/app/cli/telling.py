@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer, Entry
     from tierdex.index_service.journey import Journey
     from tierdex.log_service.answer import FoundMessages
-    from tierdex.pipeline.scan_report import ScanReport
+    from tierdex.pipeline.jobs.scan_report import ScanReport
 
 
 def tell_standing(answer: Answer | Journey) -> None:

@@ -1,6 +1,6 @@
 """`tierdex verify`: check every checksum and invariant of a file, a folder, a store or a service.
 
-Depends on index_service.proof_check, pipeline.log_check and the other modules of this folder.
+Depends on index_service.proof_check, pipeline.logs.log_check and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _holds_index(folder: Path) -> bool:
 
 
 def _verify_stored_logs(place: str, *, entries: bool) -> Iterator[dict[str, Any]]:
-    from tierdex.pipeline.log_check import check_stored_logs
+    from tierdex.pipeline.logs.log_check import check_stored_logs
 
     for file_id, problems in check_stored_logs(opened_store(place), entries=entries):
         yield {"file_id": file_id, "sound": not problems, "problems": problems}

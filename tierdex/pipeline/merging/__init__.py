@@ -1,0 +1,1 @@
+"""`merge`: small files become few large ones."""

@@ -1,0 +1,1 @@
+"""`df.write.format("tierdex")`: rows become compacted files, which the driver publishes."""
