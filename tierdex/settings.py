@@ -2,7 +2,7 @@
 
 A value comes from the first that has it: a keyword of `Index.open` (or a flag of the command line),
 a variable `TIERDEX_<NAME>`, the default below. Settings are values; components (clock, store, file
-system, ids) are arguments. The table in docs/operations.md is generated from this module.
+system, ids) are arguments. The table in docs/reference.md is generated from this module.
 
 Depends on errors, pydantic and pydantic_settings.
 """

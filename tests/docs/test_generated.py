@@ -52,7 +52,7 @@ def test_every_page_can_be_reached_from_the_readme():
 
 
 def test_every_setting_and_error_is_documented():
-    page = (ROOT / "docs" / "operations.md").read_text()
+    page = (ROOT / "docs" / "reference.md").read_text()
     settings = {*Settings.model_fields, *ServerSettings.model_fields}
     assert [name for name in settings if f"| `{name}` |" not in page] == []
     raised = set(errors.__all__) - {"TierdexError", "IllegalTransitionError"}
@@ -68,6 +68,13 @@ def test_modules_and_functions_that_a_page_names_are_in_the_code(name):
     assert [m for m in modules if m and not any(path.endswith("/" + m) for path in paths)] == []
     known = _names_in_the_code() | {*Settings.model_fields, *_SYSTEM_CALLS, *_PLACES}
     assert sorted({f for f in functions if f and not f.startswith("test_")} - known) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_folders_and_files_that_a_page_names_are_there(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    named = re.findall(r"`((?:tierdex|tools|tests|benchmarks|deploy)/[\w./-]+)`", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 _SYSTEM_CALLS = {"open", "ftruncate", "fsync", "msync", "rename", "link", "mmap", "pwrite"}

@@ -2,7 +2,8 @@
 
 Names, classes of answers and errors are those of the embedded index; `received` means the service's
 memory. Each verb is described once, in calls.py and message_calls.py (see verbs.py); the clients differ only
-in how they wait. Reads are repeated when the service or the network fails, puts are not (see retrying.py).
+in how they wait. Reads and puts are repeated when the service or the network fails, appends are not (see
+retrying.py).
 
 Depends on httpx2, anyio, authorities, clock, errors, ids, fork, tracing and the other modules of this folder.
 Async lives here and in app/ only.

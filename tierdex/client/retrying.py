@@ -2,8 +2,9 @@
 
 Every call is repeated when no connection could be made, since nothing was sent, and when the service
 says that the caller asks too often (429), since nothing was looked at; then the pause is as long as it says.
-After any other failure only reads are repeated. A client never repeats a put: its caller decides. (Repeating
-it is harmless: queries drop repeated entries.)
+After any other failure a call is repeated if twice does what once does: reads, and puts, since answers leave
+out repeated entries. An append is never repeated: its caller looks at the end offset, or passes
+`expect_offset`.
 
 Depends on errors and ids.
 """

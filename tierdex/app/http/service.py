@@ -121,7 +121,10 @@ class Service:
     def message_log(self) -> MessageLog:
         """The message log. Raises NotFoundError when the service has none."""
         if self.log is None:
-            raise NotFoundError("this service has no message log: start it with `--set log=true`")
+            raise NotFoundError(
+                "this service has no message log: put and query locations at /v1/entries, or start it with "
+                "`--set log=true`"
+            )
         return self.log
 
     @property

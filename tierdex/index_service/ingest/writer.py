@@ -232,7 +232,8 @@ class Writer:
     def _refuse_led(self) -> None:
         if self._is_led:
             raise InvalidRequestError(
-                "a message log writes this index: append the message to the log", field="data"
+                "a message log writes this index: append the message to the log (POST /v1/messages)",
+                field="data",
             )
 
     def _room_for_next_append(self, items: int, schema: Schema, *, least: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""docs/operations.md: settings, errors and metrics, generated from the code that has them."""
+"""docs/reference.md: settings, errors and metrics, generated from the code that has them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ _BANNER = re.compile(r"^    # -- (?P<name>\w[\w ]*).*-$|^    (?P<field>\w+): ", 
 _BRANCH = re.compile(
     r"^\s*[│ ]*[├└]── (?P<name>\w+)(?:\([\w, ]+\))?\s+(?P<remedy>\S.*)$", re.MULTILINE
 )
+_OF_INDEX, _OF_LOG = "tierdex_compaction_", "tierdex_log_compaction_"
 _UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def generate(root: Path) -> dict[Path, str]:
     """Return the page with today's tables."""
-    path = root / "docs" / "operations.md"
+    path = root / "docs" / "reference.md"
     parts = {
         "settings": settings_tables(Settings),
         "server-settings": settings_tables(ServerSettings),
@@ -101,12 +102,16 @@ def metrics_table() -> str:
         MessageLog.open(Path(folder), background=False) as log,
     ):
         families = list(Metrics(lambda: log.index, "0", log).registry.collect())
-    rows = [
-        [
-            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
-            family.type,
-            family.documentation,
-        ]
+    found = {
+        f"{family.name}{'_total' if family.type == 'counter' else ''}": family
         for family in families
-    ]
+        if family.name.startswith("tierdex_")
+    }
+    rows = []
+    for name, family in found.items():
+        twin = name.replace(_OF_INDEX, _OF_LOG) if _OF_INDEX in name else ""
+        if name.startswith(_OF_LOG) and name.replace(_OF_LOG, _OF_INDEX) in found:
+            continue  # stands beside the one of the index
+        also = f"; of a log `{twin}`" if twin in found else ""
+        rows.append([f"`{name}`", family.type, family.documentation + also])
     return table(("metric", "type", "meaning"), rows)
