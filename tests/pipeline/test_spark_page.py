@@ -1,4 +1,4 @@
-"""The examples of docs/spark.md, in order, as one program in the session that the tests share."""
+"""The examples of docs/spark.md and spark_logs.md, in order, as one program in the tests' session."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tierdex.pipeline.jobs.options import _READ_NAMES, _WRITE_NAMES
 from tierdex.pipeline.logs.log_options import _NAMES, _STREAM_NAMES
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+LOGS = PAGE.with_name("spark_logs.md")
+BLOCKS = [*blocks_to_run(PAGE), *blocks_to_run(LOGS)]
 FOLDER = "/tmp/tierdex"  # as the page writes it
 
 
@@ -28,7 +30,7 @@ def program(tmp_path_factory):
     return {"__name__": "page"}, str(folder)
 
 
-@pytest.mark.parametrize("block", blocks_to_run(PAGE), ids=lambda block: block.name)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_example_runs_and_shows_what_the_page_shows(block, program, spark, run_cli):
     names, folder = program
     code = block.code.replace(FOLDER, folder)
@@ -63,6 +65,6 @@ def test_readme_and_page_name_the_versions_that_are_installed():
 
 
 def test_every_option_is_on_the_page():
-    page = PAGE.read_text()
+    page = PAGE.read_text() + LOGS.read_text()
     names = (*_READ_NAMES, *_WRITE_NAMES, *_NAMES, *_STREAM_NAMES)
     assert [name for name in names if f"`{name}`" not in page] == []
