@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 PAGE = ROOT / "docs" / "performance.md"
 PLOTS = ROOT / "docs" / "performance"
-REASONS = ROOT / "benchmarks" / "reasons.md"
 PACKAGES = ("numba", "numpy", "pyarrow", "rocksdict", "lmdb", "plyvel-ci", "boto3", "pyspark")
 TITLES = {
     1: "Putting many", 2: "Getting many", 3: "One at a time", 4: "Compaction", 5: "Filters",
@@ -114,7 +113,8 @@ def page(bench: Bench, machine: dict[str, Any], elapsed_s: float) -> str:
         "contestants taking turns in an alternating order, medians of at least seven rounds, through",
         "the public API. A target of speed is a ratio to a floor or a peer of the same run, so that it means",
         "the same on a machine half as fast; counts, sizes and bytes have targets of their own. Times",
-        "belong to this machine, this revision and this hour.",
+        "belong to this machine, this revision and this hour. What was measured by hand, which targets are",
+        "missed and why, and what was tried is in [reasons.md](../benchmarks/reasons.md).",
         "",
         f"* Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, Linux "
         f"{machine['kernel']}, load {machine['load']} at the end",
@@ -129,8 +129,6 @@ def page(bench: Bench, machine: dict[str, Any], elapsed_s: float) -> str:
             lines += [f"![{title}](performance/{name}.svg)\n" for name in _plots_of(target, bench)]
     if bench.skipped:
         lines += ["## Skipped", "", *(f"* {skipped}" for skipped in bench.skipped), ""]
-    if REASONS.exists():
-        lines += [REASONS.read_text().rstrip(), ""]
     return "\n".join(lines)
 
 
