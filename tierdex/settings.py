@@ -108,8 +108,8 @@ class Settings(EnvironmentSettings):
     )
     read_nodes: Texts | None = Field(
         None,
-        description="answer only from these nodes of the store; none: from all. Name the shared nodes "
-        "that jobs merge these into as well: what was merged is answered from there",
+        description="answer only from these nodes of the store; none: from all. Add the shared nodes into "
+        "which jobs merge them",
     )
     roll_after: float = Field(
         3600.0, gt=0, description="seconds after which a file that holds anything is rolled"
@@ -120,28 +120,29 @@ class Settings(EnvironmentSettings):
     takeover_after: float = Field(
         3600.0,
         ge=0,
-        description="seconds without a sign of its owner after which a node is taken over unasked; "
+        description="seconds without a heartbeat of its owner after which a node is taken over unasked; "
         "before, `takeover=True` or `--take-over` does it",
     )
     live_interval: float = Field(
         60.0,
         gt=0,
-        description="seconds between two records in the store that say that this owner lives and how far "
-        "it has published; what others answer is as old as that where nothing is put",
+        description="seconds between two owner records in the store: the heartbeat, and how far this owner "
+        "has published; while no entry is put, the answers of other nodes are that old",
     )
     advertise_url: str | None = Field(
         None,
         max_length=2048,
-        description="where other nodes reach this one's HTTP service (`http://10.0.0.7:8080`); none: nowhere",
+        description="URL of this node's HTTP service for other nodes (`http://10.0.0.7:8080`); none: no node "
+        "asks it",
     )
     peers: Peers = Field(
         "off",
-        description="ask live owners for what they have not published: `auto` those that say where they "
-        "serve and that `peer_allow` matches, a list of URLs those; `off`: nobody",
+        description="live owners that are asked for entries they have not published: `auto` those with an "
+        "`advertise_url` that `peer_allow` matches; a list of URLs; `off`: none",
     )
     peer_allow: Texts = Field(
         default_factory=list,
-        description="hosts, or `host:port`, that `peers=auto` may ask and send its key to; `*` as in "
+        description="hosts, or `host:port`, to which `peers=auto` may send questions and its key; `*` as in "
         "file names",
     )
     peer_timeout: float = Field(
@@ -149,22 +150,21 @@ class Settings(EnvironmentSettings):
     )
     peer_ca: str | None = Field(
         None,
-        description="file of the authorities (PEM) that peers on `https://` are believed with; none: the "
-        "system's",
+        description="CA file (PEM) for TLS to peers; none: the system's",
     )
     peer_key: str | None = Field(
-        None, repr=False, description="API key of scope `read` that peers are asked with"
+        None, repr=False, description="API key of scope `read` for requests to peers"
     )
     fresh_within: float | None = Field(
         None,
         gt=0,
-        description="an answer that is older (seconds, see `as_of`) is incomplete and names the nodes; "
+        description="age in seconds (see `as_of`) above which an answer is incomplete and names the nodes; "
         "none: any age",
     )
     id_time: IdForm = Field(
         "off",
-        description="message IDs with their time inside narrow the times of their lookup: `uuidv7`, `ulid`, "
-        "`snowflake:EPOCH_MS`, or `off`",
+        description="form of message IDs that contain their time, which narrows the times of a lookup: "
+        "`uuidv7`, `ulid`, `snowflake:EPOCH_MS`, or `off`",
     )
     topic_id_time: dict[str, IdForm] = Field(
         default_factory=dict, description="`id_time` of single topics, for lookups that name them"
@@ -172,7 +172,7 @@ class Settings(EnvironmentSettings):
     id_time_slack: float = Field(
         300.0,
         ge=0,
-        description="seconds between an ID's time and its entry's, at most, before or behind",
+        description="greatest difference in seconds between the time in an ID and its entry's time",
     )
     remote_timeout: float = Field(
         120.0, gt=0, description="seconds that a `remote` acknowledgement waits for the store"
@@ -182,9 +182,9 @@ class Settings(EnvironmentSettings):
     )
     offsets: Literal["bytes", "sequence"] = Field(
         "bytes",
-        description="what the offsets of messages are: positions in `bytes` (a message ends at offset + "
-        "size), or a `sequence` of numbers as in Kafka (it ends at offset + 1). Watermarks count by it: set "
-        "it before the first put of a topic",
+        description="meaning of the offsets of messages: positions in `bytes` (a message ends at offset + "
+        "size), or a `sequence` of numbers as in Kafka (it ends at offset + 1). Watermarks count "
+        "by it: set it before the first put of a topic",
     )
     topic_retention: dict[str, Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict, description="seconds for single topics, above or below `retention`"
@@ -195,41 +195,45 @@ class Settings(EnvironmentSettings):
     max_staleness: float = Field(
         60.0,
         gt=0,
-        description="a node whose manifest is older (seconds) makes an answer incomplete",
+        description="age in seconds of a node's manifest above which an answer is incomplete",
     )
     read_policy: Literal["DISABLE", "NOT_IN_DISK", "NOT_IN_MEM", "FORCE"] = Field(
         "NOT_IN_DISK",
-        description="where reads take published messages from: `NOT_IN_DISK` kept local copies, else the "
-        "store; `NOT_IN_MEM` copies only if in memory; `FORCE` the store; `DISABLE` copies only",
+        description="source of published messages: `NOT_IN_DISK` kept local copies, else the store; "
+        "`NOT_IN_MEM` copies only if in memory; `FORCE` the store; `DISABLE` copies only",
     )
     keep_local_bytes: int = Field(
         0,
         ge=0,
-        description="disk for copies of published log files that are kept for reads; the oldest go first",
+        description="disk for local copies of published log files; the oldest go first",
     )
     keep_local_s: float | None = Field(
         None,
         gt=0,
-        description="seconds since a file was sealed that its copy is kept; none: any time",
+        description="seconds since the seal of a file for which its local copy is kept; none: any time",
     )
     disk_budget_bytes: int = Field(
-        64 * GIB, gt=0, description="local files that wait for the store; above it puts are refused"
+        64 * GIB,
+        gt=0,
+        description="bytes of local files that wait for the store; above, puts are refused",
     )
     disk_reserve_bytes: int = Field(
-        64 * MIB, ge=0, description="free bytes left on the disk; below them puts are refused"
+        64 * MIB, ge=0, description="free bytes of the disk below which puts are refused"
     )
     max_key_bytes: int = Field(4096, gt=0, le=65535, description="longest key or message ID, UTF-8")
-    max_batch_entries: int = Field(4_000_000, gt=0, description="most entries in one put_batch")
+    max_batch_entries: int = Field(
+        4_000_000, gt=0, description="largest number of entries in one put_batch"
+    )
     max_message_bytes: int = Field(
         4 * MIB, gt=0, le=48 * MIB, description="longest body of a message"
     )
     journal_bytes: int = Field(
         GIB, ge=64 * 1024, le=16 * GIB, description="length of a journal, after which it is rolled"
     )
-    max_count_limit: int = Field(
-        10_000, gt=0, description="most entries that one query may ask for"
+    max_count_limit: int = Field(10_000, gt=0, description="largest `max_count` of a query")
+    max_lookups: int = Field(
+        100_000, gt=0, description="largest number of lookups in one query_batch"
     )
-    max_lookups: int = Field(100_000, gt=0, description="most lookups in one query_batch")
     query_max_requests: int = Field(
         1_000,
         gt=0,
@@ -267,21 +271,21 @@ class Settings(EnvironmentSettings):
         le=86_400,
         description="seconds that an append waits for room in a log's full stage while the disk is busy",
     )
-    compact_interval: float = Field(1.0, gt=0, description="seconds between two looks for work")
+    compact_interval: float = Field(1.0, gt=0, description="seconds between two scans for due work")
     backoff_max: float = Field(60.0, gt=0, description="longest pause (seconds) after failures")
     merge_below_items: int = Field(
         1_000_000, ge=0, description="neighbouring compacted files below this size are merged"
     )
-    merge_min_files: int = Field(8, ge=2, description="small neighbours that make a merge worth it")
+    merge_min_files: int = Field(8, ge=2, description="small neighbours that are merged at least")
     merge_max_bytes: int = Field(
-        8 * GIB, ge=MIB, description="most bytes of log files that are merged into one"
+        8 * GIB, ge=MIB, description="bytes of log files that are merged into one file at most"
     )
     cold_codec: Literal["plain", "lz4", "zstd"] = Field(
-        "zstd", description="how pages of merged log files are compressed (those before have lz4)"
+        "zstd", description="compression of merged log files (others use lz4)"
     )
     checkpoint_every: int = Field(32, ge=1, description="manifest commits between two checkpoints")
     refresh_interval: float = Field(
-        5.0, gt=0, description="seconds between two looks at the manifests"
+        5.0, gt=0, description="seconds between two reads of the manifests"
     )
     sidecar_cache_bytes: int = Field(
         8 * GIB, ge=0, description="disk for filters and directories of published files"
@@ -289,7 +293,7 @@ class Settings(EnvironmentSettings):
     sidecar_memory_bytes: int = Field(
         256 * MIB,
         ge=0,
-        description="memory for filters and directories that are in no folder (a reader without `cache_dir`)",
+        description="memory for filters and directories of a reader without `cache_dir`",
     )
     cache_dir: str | None = Field(
         None,
@@ -299,8 +303,8 @@ class Settings(EnvironmentSettings):
     cache_bytes: int = Field(8 * GIB, ge=0, description="disk that `cache_dir` may take")
     warm_up: bool = Field(
         False,
-        description="fetch filters and directories of the newest files ahead of queries, as far as they "
-        "are kept (readers; `tierdex serve --read-only` does)",
+        description="fetch filters and directories of the newest files before queries need them, up to the "
+        "budget (readers; `tierdex serve --read-only` does)",
     )
     page_cache_bytes: int = Field(
         64 * MIB, ge=0, description="memory for pages read from the store"
@@ -315,10 +319,10 @@ class Settings(EnvironmentSettings):
     )
     max_get_bytes: int = Field(256 * 1024, ge=4096, description="longest range read for one run")
     look_ahead: int = Field(
-        4, ge=1, description="published files asked at the same time by one query"
+        4, ge=1, description="published files that one query reads at the same time"
     )
     scrub_interval: float = Field(
-        86_400.0, gt=0, description="seconds in which every local block is verified once"
+        86_400.0, gt=0, description="seconds within which every local block is verified once"
     )
     kernel_cache_dir: str | None = Field(
         None,
@@ -332,7 +336,7 @@ class Settings(EnvironmentSettings):
     # -- the store --------------------------------------------------------------------------------
     store_timeout: float = Field(10.0, gt=0, description="seconds that one store request may take")
     store_attempts: int = Field(
-        4, ge=1, description="attempts a store request gets, backing off between"
+        4, ge=1, description="attempts of a store request, with pauses in between"
     )
     store_pool: int = Field(16, ge=1, description="connections kept to the store")
     store_checksum: Literal["when_supported", "when_required"] = Field(

@@ -17,13 +17,15 @@ class ShowSettings(EnvironmentSettings):
 
     resolvers: Path | None = Field(
         None,
-        description="file that says where messages are; none: `resolvers.toml` of the data folder",
+        description="file that names the sources of messages; none: `resolvers.toml` of the data folder",
     )
     max_message_bytes: int = Field(
-        1 * MIB, gt=0, le=64 * MIB, description="longest message that is fetched to be shown"
+        1 * MIB, gt=0, le=64 * MIB, description="longest message that is shown"
     )
     max_shown_bytes: int = Field(
-        16 * MIB, gt=0, description="bytes of messages in one answer; those behind are `too_large`"
+        16 * MIB,
+        gt=0,
+        description="bytes of messages in one answer; further messages are `too_large`",
     )
     message_timeout: float = Field(
         5.0,
@@ -31,7 +33,7 @@ class ShowSettings(EnvironmentSettings):
         description="seconds that one answer waits for messages; the others are `unavailable`",
     )
     message_fetches: int = Field(
-        4, gt=0, le=64, description="messages of one log that are fetched at one time"
+        4, gt=0, le=64, description="messages of one log that are fetched at the same time"
     )
 
 

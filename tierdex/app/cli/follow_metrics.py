@@ -85,7 +85,7 @@ class _FollowCollector:
             missing.add_metric([*topic, selector], count)
         yield missing
         lag = GaugeMetricFamily(
-            "tierdex_follow_lag", "offsets that the partition's end is ahead",
+            "tierdex_follow_lag", "offsets between the follower's position and the end of the partition",
             labels=["topic", "partition"],
         )  # fmt: skip
         for partition in list(status.ends):
@@ -93,7 +93,7 @@ class _FollowCollector:
         yield lag
         waiting = GaugeMetricFamily(
             "tierdex_follow_waiting",
-            "1 while the source or the index is waited for",
+            "1 while the follower waits for the source or the index",
             labels=["topic"],
         )
         waiting.add_metric(topic, status.trouble is not None)

@@ -60,7 +60,7 @@ class Metrics:
     def __init__(
         self, index: Callable[[], Index], version: str, log: MessageLog | None = None
     ) -> None:
-        """`index` returns the index of now: that of a log may be opened anew."""
+        """`index` returns the present index: a log may reopen its own."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -94,7 +94,7 @@ class Metrics:
             registry=self.registry,
         )
         started = Gauge(
-            "tierdex_start_time_seconds", "when this began to count", registry=self.registry
+            "tierdex_start_time_seconds", "start of the counters", registry=self.registry
         )
         started.set(SystemClock().now_ms() / 1000)
         info = Gauge("tierdex_info", "version", ["version"], registry=self.registry)
@@ -109,7 +109,7 @@ class Metrics:
                 "tierdex_messages_read", "messages answered by reads", registry=self.registry
             )
             self._bytes_read = Counter(
-                "tierdex_messages_read_bytes", "bytes of the answers of reads, by where they came from",
+                "tierdex_messages_read_bytes", "bytes of the answers of reads, by source",
                 ["source"], registry=self.registry,
             )  # fmt: skip
             self._waiting = Gauge(
@@ -126,7 +126,7 @@ class Metrics:
         self._shown_bytes.inc(len(message.body or b""))
 
     def show_in_flight(self, count: Callable[[], int]) -> None:
-        """Let `count` tell the number of requests being served, at each scrape."""
+        """Read the number of running requests from `count` at each scrape."""
         self._in_flight.set_function(count)
 
     def count_entries(self, entries: int, durability: str) -> None:
@@ -143,7 +143,7 @@ class Metrics:
                 self._bytes_read.labels(source).inc(length)
 
     def show_waiting(self, count: Callable[[], int]) -> None:
-        """Let `count` tell the number of callers that wait for messages, at each scrape."""
+        """Read the number of callers that wait for messages from `count` at each scrape."""
         self._waiting.set_function(count)
 
     def render(self) -> bytes:
@@ -212,14 +212,14 @@ class _IndexCollector:
         yield from _cache_families(used["pages"], used["sidecar_fetches"])
         yield _times(
             "tierdex_lookup_stage_seconds",
-            "time that a lookup, or a batch of them, spent in each stage, but for those that memory answers: "
+            "time of a lookup or batch in each stage, without lookups that memory answers: "
             + ", ".join(STAGES),
             "stage",
             used["lookup_stages"],
         )
         asked = CounterMetricFamily(
             "tierdex_peer_requests",
-            "questions to peers, by outcome: answered, failed",
+            "requests to peers, by outcome: answered, failed",
             labels=["outcome"],
         )
         for outcome, count in used["peers"].items():
@@ -227,7 +227,7 @@ class _IndexCollector:
         yield asked
         yield GaugeMetricFamily(
             "tierdex_manifest_age_seconds",
-            "time since the manifests that answers are made of were read",
+            "age of the manifests from which queries are answered",
             value=used["manifest_age_s"],
         )
         yield from _compaction_families(self._index().compaction_status())
@@ -248,18 +248,16 @@ class _LogCollector:
             row = file_document(file)
             _add(totals, row, int(row["message_count"]))
         yield _not_ready("log", self._log.health())
-        with suppress(
-            TierdexError
-        ):  # what cannot be read now is told by the next scrape, and by the log
+        with suppress(TierdexError):  # the log names what it cannot read
             hours = self._log.timers()
             yield GaugeMetricFamily(
-                "tierdex_log_held_messages", "messages that wait for their `deliver_at`",
+                "tierdex_log_held_messages", "delayed messages that are not delivered yet",
                 value=sum(hour.message_count for hour in hours),
             )  # fmt: skip
         with suppress(ReadOnlyError):  # the owner's to know
             yield GaugeMetricFamily(
                 "tierdex_log_forgettings",
-                "requests to forget messages of which a file may still hold something",
+                "open requests to forget messages",
                 value=len(self._log.forgettings()),
             )
         waiting = GaugeMetricFamily(
@@ -271,8 +269,8 @@ class _LogCollector:
             yield waiting
         cached = GaugeMetricFamily(
             "tierdex_log_cached_bytes",
-            "bytes kept for reads of the past: decoded pages and ranges ahead of readers, in memory; local "
-            "copies of published files, on disk",
+            "bytes kept for reads of published messages: decoded pages and ranges ahead of readers (memory), "
+            "local copies of published files (disk)",
             labels=["where"],
         )
         for where, length in self._log.cached_bytes().items():
@@ -289,7 +287,7 @@ class _LogCollector:
 
 
 def _store_families(by_purpose: dict[str, dict[str, int]], totals: StoreTotals) -> Iterable[Metric]:
-    """Yield what the store was asked."""
+    """Yield the requests to the store."""
     requests = CounterMetricFamily(
         "tierdex_store_requests",
         "requests to the store, by purpose (manifests, lookups, other) and verb",
@@ -328,10 +326,10 @@ def _times(
 
 
 def _cache_families(pages: CacheUse, sidecar_fetches: int) -> Iterable[Metric]:
-    """Yield what was in memory, and what had to come from the store."""
+    """Yield the use of the page cache, and the fetched sidecars."""
     lookups = CounterMetricFamily(
         "tierdex_page_cache_lookups",
-        "pages of published files that were wanted: hit, in memory; miss, fetched from the store",
+        "page lookups of published files: hit (in memory), miss (fetched from the store)",
         labels=["outcome"],
     )
     lookups.add_metric(["hit"], pages.hits)
@@ -345,19 +343,19 @@ def _cache_families(pages: CacheUse, sidecar_fetches: int) -> Iterable[Metric]:
     )
     yield CounterMetricFamily(
         "tierdex_sidecar_fetches",
-        "sidecars fetched from the store since they were not here",
+        "sidecars fetched from the store",
         value=sidecar_fetches,
     )
 
 
 _INDEX_ROOM = {
     "free": "bytes free on the disk of the data folder",
-    "reserve": "`disk_reserve_bytes`: puts are refused below",
+    "reserve": "`disk_reserve_bytes`: below, puts are refused",
     "waiting": "bytes of local index files that wait for the store",
-    "budget": "`disk_budget_bytes`: puts, or appends to a log, are refused when more waits",
+    "budget": "`disk_budget_bytes`: above, puts and appends are refused",
 }
 _LOG_ROOM = {
-    "reserve": "`disk_reserve_bytes` and `journal_bytes`: below, no further journal is made",
+    "reserve": "`disk_reserve_bytes` and `journal_bytes`: below, no next journal is made",
     "waiting": "bytes of local log files that wait for the store",
 }
 
@@ -365,7 +363,7 @@ _LOG_ROOM = {
 def _room_families(
     prefix: str, room: DiskRoom | None, meanings: dict[str, str]
 ) -> Iterable[Metric]:
-    """Yield how much room an owner has for puts; only the names for who puts nothing."""
+    """Yield the room of an owner for puts; names without values for a reader."""
     for name, meaning in meanings.items():
         family = GaugeMetricFamily(f"{prefix}_{name}_bytes", meaning)
         if room is not None:
@@ -410,7 +408,7 @@ _DONE = {
     "sealed": "files sealed",
     "compacted": "files compacted",
     "published": "files published",
-    "merged": "files that merges took, or that were written anew without what is forgotten",
+    "merged": "source files of merges, and files rewritten without forgotten entries",
     "expired": "files dropped: expired, or replaced by the merge of another node",
     "collected": "objects and manifest numbers that garbage collection removed",
     "scrubbed": "files verified whole in the background",
@@ -418,7 +416,7 @@ _DONE = {
     "items": "items of the files that were published",
     "bytes": "bytes of the files that were published",
     "merged_bytes": "bytes that merges wrote",
-    "given_back_bytes": "bytes that merges and expiry made free",
+    "given_back_bytes": "bytes that merges and expiry freed",
 }
 # Numbers of the compaction status, as gauges: the name there, the metric's, its factor.
 _NOW = (
@@ -426,11 +424,11 @@ _NOW = (
     ("backlog_bytes", "backlog_bytes", 1.0, "bytes of the files that are sealed and not published yet"),
     (
         "oldest_unpublished_age_s", "oldest_unpublished_age_seconds", 1.0,
-        "age of the oldest file that is not published yet, also of the one being written; 0: there is none",
+        "age of the oldest unpublished file, the unsealed one included; 0: there is none",
     ),
     (
         "last_done_ms", "last_done_timestamp_seconds", 0.001,
-        "when a unit of work was last done; nothing before the first",
+        "time of the last finished unit of work",
     ),
 )  # fmt: skip
 
@@ -447,7 +445,7 @@ def _compaction_families(
         f"{prefix}_seconds", "time of one unit of the compactor's work, by job", labels=["job"]
     )
     running = GaugeMetricFamily(
-        f"{prefix}_running_jobs", "units of work under way, by job", labels=["job"]
+        f"{prefix}_running_jobs", "running units of work, by job", labels=["job"]
     )
     for job, times in status.get("times", {}).items():
         seconds.add_metric(

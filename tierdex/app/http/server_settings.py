@@ -27,7 +27,7 @@ class ServerSettings(EnvironmentSettings):
     """The knobs of one HTTP service; durations are seconds, sizes bytes."""
 
     host: str = Field("127.0.0.1", description="address to listen on")
-    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free one")
+    port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0: any free port")
     tls_cert: Path | None = Field(
         None,
         description="file of the certificate and its chain (PEM): the service speaks HTTPS only",
@@ -41,10 +41,10 @@ class ServerSettings(EnvironmentSettings):
     )
     jwt_issuer: str | None = Field(None, min_length=1, description="`iss` of the tokens")
     jwt_audience: str | None = Field(
-        None, min_length=1, description="what `aud` of a token must be or hold"
+        None, min_length=1, description="audience that `aud` of a token must contain"
     )
     jwt_algorithms: list[JwtAlgorithm] = Field(
-        ["RS256", "ES256"], min_length=1, description="of their signatures"
+        ["RS256", "ES256"], min_length=1, description="algorithms of the signatures"
     )
     jwt_claim: str = Field(
         "scope",
@@ -68,8 +68,7 @@ class ServerSettings(EnvironmentSettings):
     )
     log: bool | None = Field(
         None,
-        description="serve the message log of the data folder, which then writes the index: true makes "
-        "one, none: where there is one",
+        description="serve the message log of the data folder: true creates one, none: serve one that exists",
     )
     max_body_bytes: int = Field(64 * MIB, gt=0, description="longest request body")
     max_json_bytes: int = Field(
@@ -86,11 +85,10 @@ class ServerSettings(EnvironmentSettings):
     max_waits: int = Field(
         256,
         gt=0,
-        description="requests that wait for messages (`wait_ms`) at one time, below `max_requests`; "
-        "above it 503",
+        description="requests that wait for messages (`wait_ms`) at one time; above it 503",
     )
     max_wait: float = Field(
-        60.0, ge=0, description="seconds after which a wait for messages is answered, if not before"
+        60.0, ge=0, description="seconds after which a wait for messages is answered at the latest"
     )
     max_connections: int = Field(
         2000, gt=0, description="connections at one time, half the open files at most; above it 503"
@@ -98,7 +96,7 @@ class ServerSettings(EnvironmentSettings):
     connection_timeout: float = Field(
         10.0,
         gt=0,
-        description="seconds for a request's head to arrive, and for a caller to take some of an answer",
+        description="seconds for a request's head to arrive, and for a caller to read a part of an answer",
     )
     body_timeout: float = Field(
         30.0, gt=0, description="seconds without a byte of the body after which a request is ended"
@@ -109,7 +107,9 @@ class ServerSettings(EnvironmentSettings):
     stop_timeout: float = Field(
         5.0, gt=0, description="seconds that running requests get to finish after SIGTERM"
     )
-    default_max_count: int = Field(64, gt=0, description="entries answered when none are asked for")
+    default_max_count: int = Field(
+        64, gt=0, description="entries of an answer to a request without `max_count`"
+    )
     rate_limit: float | None = Field(
         None,
         gt=0,
