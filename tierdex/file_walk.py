@@ -1,4 +1,4 @@
-"""The files below a folder, for whoever reads folders of others: each once, and nothing that is no file.
+"""The files below a folder of a user: each once, and nothing that is no file.
 
 ::
 

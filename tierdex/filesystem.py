@@ -106,10 +106,10 @@ class OpenFile(Protocol):
         ...
 
     def prove_alone(self) -> None:
-        """Return when overwriting the file can be seen by nobody else, and lacks no block.
+        """Return when no other process can see the file being overwritten, and it lacks no block.
 
-        Nobody else has it open or mapped, in this process or another; it has one name; its blocks are no
-        other file's. Raises BlockingIOError when somebody has it, or the system cannot tell, and OSError.
+        It is not open or mapped elsewhere, in this process or another; it has one name; its blocks are no
+        other file's. Raises BlockingIOError when it is open elsewhere or the system cannot tell, OSError.
         """
         ...
 

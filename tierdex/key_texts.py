@@ -57,7 +57,7 @@ def number_text(written: str) -> str:
 
 
 def same_number(one: str, other: str) -> bool:
-    """Say whether two texts are the same, or spell one number: ``1e+3`` and ``1000``, ``8.0`` and ``8``."""
+    """Return whether two texts are equal, or spell one number: ``1e+3`` and ``1000``, ``8.0`` and ``8``."""
     return one == other or (
         None not in (found := [_plainest(one), _plainest(other)]) and found[0] == found[1]
     )

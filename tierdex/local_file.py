@@ -162,12 +162,14 @@ class LocalFile:
 
     @_naming_path
     def prove_alone(self) -> None:
-        # Whoever opens the file under the lease waits until it is given back, and the kernel sends a signal:
+        # A process that opens the file under the lease waits until it is given back, and the kernel signals:
         # by default SIGIO, which ends a process. SIGURG is ignored unless the program wants it.
         fcntl.fcntl(self._descriptor, fcntl.F_SETSIG, signal.SIGURG)
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        except OSError as error:  # somebody has it; or no leases here, or the file of another user
+        except (
+            OSError
+        ) as error:  # it is open elsewhere; or no leases here, or the file of another user
             raise BlockingIOError(errno.EAGAIN, f"no lease: {error.strerror}") from error
         fcntl.fcntl(self._descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
         self._refuse_second_name()
@@ -183,7 +185,7 @@ class LocalFile:
 
     @_naming_path
     def read_uncached(self, position: int, length: int) -> bytes:
-        # Random: or the kernel reads megabytes ahead, which nobody drops. The hint is the descriptor's, and
+        # Random: or the kernel reads megabytes ahead, which stay in memory. The hint is the descriptor's, and
         # no more than a hint: threads may set it and take it back in any order.
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         found = self.read_at(position, length)

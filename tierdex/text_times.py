@@ -99,7 +99,7 @@ def times_of_texts(texts: Column, timezone: str | None) -> np.ndarray:
 
 
 def has_times(kind: Any) -> bool:
-    """Say whether a type of Arrow is of numbers, times or dates."""
+    """Return whether a type of Arrow is of numbers, times or dates."""
     return bool(
         _is.is_date(kind) or _is.is_timestamp(kind) or _is.is_integer(kind) or _is.is_floating(kind)
     )

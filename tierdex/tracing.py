@@ -49,7 +49,7 @@ def carried_trace(traceparent: str | None) -> Iterator[None]:
 def trace_headers() -> dict[str, str]:
     """Return the headers to send with a request, so that its work belongs to the trace of the caller's."""
     headers: dict[str, str] = {}
-    if "opentelemetry.trace" in sys.modules:  # nobody who does not use it pays for it
+    if "opentelemetry.trace" in sys.modules:  # a program that does not use it pays nothing
         from opentelemetry import propagate
 
         propagate.inject(headers)

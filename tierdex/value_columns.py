@@ -270,7 +270,7 @@ def meant_times(times: Any) -> Any:
 
 
 def is_single(value: object) -> bool:
-    """Say whether a value stands for every row."""
+    """Return whether a value stands for every row."""
     return isinstance(value, _SINGLE) or value is None or bool(np.isscalar(value))
 
 

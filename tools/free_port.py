@@ -23,7 +23,7 @@ _given: set[int] = set()
 def find_free_port(neighbours: int = 1) -> int:
     """Return a port that is free together with the `neighbours` - 1 behind it.
 
-    Nobody else who asks here gets one of them until this process has ended. Raises OSError when none is left.
+    No other caller gets one of them until this process has ended. Raises OSError when none is left.
     """
     begin = os.getpid() * neighbours % (_END - _FIRST)  # each process looks elsewhere first
     for port in (*range(_FIRST + begin, _END), *range(_FIRST, _FIRST + begin)):

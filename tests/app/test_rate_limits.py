@@ -10,7 +10,7 @@ import pytest
 from tests.app.conftest import ENTRY, Caller, assert_problem
 from tests.app.small_index import SmallIndex
 from tierdex.app.http.rate_limits import RateLimits
-from tierdex.app.rights import NO_RIGHTS, NOBODY, Scope
+from tierdex.app.rights import ANONYMOUS, NO_RIGHTS, Scope
 from tierdex.app.rights import Caller as Who
 from tierdex.client.remote import Client
 from tierdex.clock import ManualClock
@@ -56,7 +56,7 @@ def test_a_caller_s_own_rate_counts_before_the_setting_and_without_one():
     for rate in (None, 1000.0):
         limits = RateLimits(clock, rate=rate, burst=2)
         assert taken(limits, ANN._replace(rate_limit=1.0))[0] == 2
-    assert taken(RateLimits(clock, rate=None, burst=2), NOBODY)[0] == 100
+    assert taken(RateLimits(clock, rate=None, burst=2), ANONYMOUS)[0] == 100
 
 
 def test_buckets_that_are_full_again_are_let_go(monkeypatch):

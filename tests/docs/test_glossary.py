@@ -98,6 +98,18 @@ def test_words_that_are_turned_down_are_not_used():
     assert found == []
 
 
+def test_sentences_name_their_subject():
+    """A reader asks who "whoever" is: a caller, an owner, a thread, a reader of the store."""
+    vague = re.compile(r"\b(whoever|nobody|somebody)\b", re.IGNORECASE)
+    texts = [ROOT / "README.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md"), *MODULES]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in texts
+        for match in vague.finditer(path.read_text())
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize("name", turned_down()[1])
 def test_name_that_is_turned_down_is_no_class_and_no_module(name):
     if name in STILL_THERE:

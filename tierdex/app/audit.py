@@ -6,7 +6,7 @@
      "keys": ["5f0c…"], "status": 200, "request_id": "…"}
 
 A key that was asked for is told as its digest: HMAC-SHA-256 under the setting `audit_secret`, cut to 128
-bits. Who has the secret can search for a key that is known (`tierdex keys digest`), and nobody can read keys
+bits. With the secret a known key can be searched for (`tierdex keys digest`); keys cannot be read
 out of the lines. A line is written before the first byte of its answer, so that no answer goes without one.
 A batch of many keys takes several lines of one request id. Puts tell their topics, no keys.
 

@@ -39,7 +39,7 @@ class Scope(Enum):
     MESSAGE = 4
 
     def covers(self, needed: Scope) -> bool:
-        """Say whether a caller of this scope may do what needs another one."""
+        """Return whether a caller of this scope may do what needs another one."""
         return needed in (self, Scope.NONE) or needed in _INCLUDED[self]
 
 
@@ -78,7 +78,7 @@ class Grant(NamedTuple):
         return not self.pattern.strip("*")
 
     def names(self, topic: str) -> bool:
-        """Say whether the pattern names a topic; takes time linear in both."""
+        """Return whether the pattern names a topic; takes time linear in both."""
         first, *rest = self.pattern.split("*")
         if not rest:
             return topic == first
@@ -129,15 +129,15 @@ class Rights:
         return self._grants
 
     def anywhere(self, needed: Scope) -> bool:
-        """Say whether the caller may do this in some topic."""
+        """Return whether the caller may do this in some topic."""
         return needed is Scope.NONE or any(g.scope.covers(needed) for g in self._grants)
 
     def everywhere(self, needed: Scope) -> bool:
-        """Say whether the caller may do this in every topic."""
+        """Return whether the caller may do this in every topic."""
         return needed in self._everywhere
 
     def in_topic(self, needed: Scope, topic: str) -> bool:
-        """Say whether the caller may do this in a topic."""
+        """Return whether the caller may do this in a topic."""
         return needed in self._everywhere or any(
             g.scope.covers(needed) and g.names(topic) for g in self._grants
         )
@@ -158,4 +158,4 @@ class Caller(NamedTuple):
         return f"{self.kind}:{self.name}" if self.name else self.kind
 
 
-NOBODY: Final = Caller("anonymous", "", NO_RIGHTS)
+ANONYMOUS: Final = Caller("anonymous", "", NO_RIGHTS)

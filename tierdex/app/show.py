@@ -41,7 +41,7 @@ class LoadedRows:
     """Lines of CSV or JSONL, Parquet rows as JSON. See `Resolver`.
 
     Without a register no row of messages is known. With `named` it also reads files that entries name and
-    nobody registered: rows indexed in place. That is for a user at this machine, not for a service: an entry
+    are not registered: rows indexed in place. That is for a user at this machine, not for a service: an entry
     may name any path.
     """
 

@@ -44,12 +44,12 @@ class NodeClaim:
         return self._node is not None
 
     def owns(self, state: ManifestState) -> bool:
-        """Say whether the node was claimed here, and still ours when its manifest said `state`."""
+        """Return whether the node was claimed here, and still ours when its manifest said `state`."""
         node = self._node
         return node is not None and node.owns(state)
 
     def has_lost(self, state: ManifestState) -> bool:
-        """Say whether the node was claimed here, and its manifest says that it is another's."""
+        """Return whether the node was claimed here, and its manifest says that it is another's."""
         node = self._node
         return node is not None and not node.owns(state)
 

@@ -51,7 +51,7 @@ class FileKind(Protocol):
         ...
 
     def may_compact(self, handle: FileHandle) -> bool:
-        """Say whether a sealed file may be compacted now."""
+        """Return whether a sealed file may be compacted now."""
         ...
 
     def compact(self, handle: FileHandle) -> None:
@@ -59,11 +59,11 @@ class FileKind(Protocol):
         ...
 
     def passes_over(self, handle: FileHandle) -> bool:
-        """Say whether a file is never published, and those behind it do not wait for it."""
+        """Return whether a file is never published, and those behind it do not wait for it."""
         ...
 
     def may_publish(self, handle: FileHandle) -> bool:
-        """Say whether a compacted file may be published now: else it waits, and those behind it."""
+        """Return whether a compacted file may be published now: else it waits, and those behind it."""
         ...
 
     def prepare_publication(self) -> None:

@@ -45,7 +45,7 @@ class OwnerSign:
         on_fenced: Callable[[FencedError], None],
         is_asked: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_asked` says whether somebody waits for a sign that is not due yet."""
+        """`is_asked` says whether a caller waits for a heartbeat that is not due yet."""
         self._is_asked = is_asked
         self._components = components
         self._on_fenced = on_fenced

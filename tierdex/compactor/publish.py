@@ -15,7 +15,7 @@ crash behind 2 the uuid in the manifest shows that the file is published, and th
 on with 3. A file is known by its uuid, so none is ever listed twice.
 
 An upload that fails is sent again, whole, by the store's own attempts and then by the next unit. The name
-is fresh when the manifest has moved on; else it is the same, which harms nobody: an object is there whole or
+is fresh when the manifest has moved on; else it is the same, which is harmless: an object is there whole or
 not at all, and what a late attempt still writes are the same bytes.
 
 Its number may be taken: a folder that began while the store could not be reached, with the clock

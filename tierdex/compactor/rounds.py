@@ -24,7 +24,7 @@ class Rounds:
 
     @property
     def is_due(self) -> bool:
-        """Say whether a round is under way, or may begin."""
+        """Return whether a round is under way, or may begin."""
         return self._clock.monotonic() - self._ended_at >= self._pause_s
 
     def end(self) -> None:

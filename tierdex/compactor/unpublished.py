@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.table.file_table import FileTable
 
 
-_ANY_ITEMS: Final = 1 << 63  # of a file that nobody could read
+_ANY_ITEMS: Final = 1 << 63  # of a file that could not be read
 
 
 class _Found(NamedTuple):
@@ -140,6 +140,6 @@ class UnpublishedFiles:
 
 
 def _is_listed(state: ManifestState, uuid: bytes, items: int) -> bool:
-    """Say whether the manifest lists, or did list, a file with all of its items."""
+    """Return whether the manifest lists, or did list, a file with all of its items."""
     row = state.files.get(uuid)
     return state.knows(uuid) if row is None else row.item_count >= items

@@ -75,7 +75,7 @@ class Dictionaries:
             raise InvalidRequestError(f"has {size} bytes, too long", field=name)
         if len(listed) >= STRING_COUNT_MAX:
             raise InvalidRequestError("too many distinct strings", field=name)
-        listed.append(string)  # the list first: whoever finds the index finds the string
+        listed.append(string)  # the list first: a reader that finds the index finds the string
         known[string] = len(listed) - 1  # an interrupt before it leaves what `forget` takes out
         return len(listed) - 1
 

@@ -85,7 +85,7 @@ def address_of(text: str) -> str:
 
 
 def is_local(address: str) -> bool:
-    """Say whether an address is that of a file of this machine."""
+    """Return whether an address is that of a file of this machine."""
     return "://" not in address or address.startswith(_FILE_URL)
 
 

@@ -2,7 +2,7 @@
 
 INT96, in which Spark and Impala write times, is a day and the nanoseconds of it. pyarrow makes 64-bit ticks
 of it: nanoseconds reach from 1677 to 2262, microseconds over 292,000 years, and wrap beyond; milliseconds
-hold every day. UUIDs keep their type, whoever wrote the file.
+hold every day. UUIDs keep their type, whatever program wrote the file.
 
 Depends on errors and pyarrow.
 """

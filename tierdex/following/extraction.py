@@ -1,8 +1,8 @@
 """Turns records into entries: one row for each key and message ID that the selectors give.
 
 The rows of a record stand together, in the order of the records. So a batch that was cut short by a crash
-lacks whole records and, of one record, the last rows: whoever reads again from the last record that is in,
-itself included, misses nothing.
+lacks whole records and, of one record, the last rows: a follower that reads again from the last record that
+is in, itself included, misses nothing.
 
 Depends on errors, records, selectors, texts, text_times, value_columns, numpy and pyarrow.
 """
@@ -169,7 +169,7 @@ def _join(extracted: Extracted, of_keys: Sequence[Texts], of_ids: Texts | None) 
 
 
 def _leave_out_untimed(extracted: Extracted) -> None:
-    """Leave out the entries of records whose time nobody knows: they are counted in `untimed`."""
+    """Leave out the entries of records without a known time: they are counted in `untimed`."""
     is_timed = extracted.timestamps[extracted.rows] != NO_TIME
     if is_timed.all():
         return

@@ -97,7 +97,7 @@ def _find(block: ValueBlock, paths: Sequence[JsonPart]) -> tuple[np.ndarray, np.
 
 
 def _is_utf8(block: ValueBlock) -> bool:
-    """Say whether all that lies between the first value and the end of the last is UTF-8."""
+    """Return whether all that lies between the first value and the end of the last is UTF-8."""
     bounds = pa.py_buffer(np.array([block.starts[0], block.ends[-1]], np.int64))
     data = pa.py_buffer(block.data)
     try:

@@ -140,7 +140,7 @@ def _texts(
 
 
 def _are_unicode(texts: list[str | None]) -> bool:
-    """Say whether UTF-8 can encode all of them: JSON can escape half a surrogate pair."""
+    """Return whether UTF-8 can encode all of them: JSON can escape half a surrogate pair."""
     try:
         "".join(filter(None, texts)).encode()
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ stands in the archive: each append ends with a *position message*, in the topic 
 A record is kept once, whatever ends this process and when; so it is by the next owner of the archive's node,
 who has the position of what is published. Its key and headers become headers (the key as ``key``), a record
 without a value an empty body. A record that a message log cannot take (a body that is too long) is passed
-over and counted. A position message whose age has come is written anew; had it gone while nobody followed,
+over and counted. A position message whose age has come is written anew; had it gone while no follower ran,
 the saved positions of the folder count.
 
 Depends on errors, records, positions, extraction, value_columns and log_service.

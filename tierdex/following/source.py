@@ -124,7 +124,7 @@ class RememberingSource(Source, Protocol):
         ...
 
     def remembers(self, partition: int) -> bool:
-        """Say whether a partition was recalled; a position in any other is not to be trusted."""
+        """Return whether a partition was recalled; a position in any other is not to be trusted."""
         ...
 
     def memory(self, positions: Mapping[int, int]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import IncompleteAnswerError, InvalidRequestError
-from tierdex.index_service.view.node_ages import NOBODY
+from tierdex.index_service.view.node_ages import NO_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -110,7 +110,7 @@ class AnswerAge:
         return table.replace_schema_metadata(metadata)
 
     def older(
-        self, limit: float | None, ages: NodeAges, answered: Set[str] = NOBODY
+        self, limit: float | None, ages: NodeAges, answered: Set[str] = NO_NODES
     ) -> tuple[Missing, ...]:
         """Return the nodes that make what is as of `ages` older than permitted."""
         return () if limit is None else tuple(ages.older_than(self._oldest(limit), answered))

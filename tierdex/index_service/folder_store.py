@@ -41,7 +41,7 @@ def store_of_folder(filesystem: FileSystem, root: Path) -> str:
 
 
 def belongs_to(filesystem: FileSystem, root: Path, store: str) -> bool:
-    """Say whether a store is the one of a folder. Raises CorruptFileError."""
+    """Return whether a store is the one of a folder. Raises CorruptFileError."""
     return _identity(store) == _identity(store_of_folder(filesystem, root))
 
 

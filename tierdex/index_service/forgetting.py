@@ -144,7 +144,7 @@ class Forgetter:
         return receipt
 
     def go_on(self, receipt: Receipt) -> Receipt:
-        """Resume the request of a receipt, also when somebody ended it meanwhile: then it is done."""
+        """Resume the request of a receipt, also when it was ended meanwhile: then it is done."""
         try:
             return self.resume(receipt.forgetting)
         except NotFoundError:  # the record goes after the last file that holds its entries
@@ -198,7 +198,7 @@ class Forgetter:
         return len(unowned) > len(reasons) - known
 
     def _is_nobodys(self, node: str) -> bool:
-        """Say whether no owner is at work at a node, neither ourselves nor another."""
+        """Return whether no owner is at work at a node, neither ourselves nor another."""
         is_ours = self._writer is not None and node == self._view.settings.node
         return not is_ours and self._unowned.are_of(node)
 
@@ -232,7 +232,7 @@ class Forgetter:
         def change(state: ManifestState) -> Change | None:
             known = state.forgettings.get(record.uuid)
             if known is None and is_known:
-                return None  # somebody else has ended it
+                return None  # another process has ended it
             if ends:
                 return Change(ends=(record.uuid,))
             newer = _advanced(known or record, look)
@@ -316,7 +316,7 @@ class Forgetter:
             self._acknowledged |= fresh
 
     def asks_for_sign(self) -> bool:
-        """Say whether a request waits, and did not at the last call, for what our next sign says."""
+        """Return whether a request waits, and did not at the last call, for what our next sign says."""
         fresh = self._waiting_here() - self._signed
         self._signed |= fresh
         return bool(fresh)

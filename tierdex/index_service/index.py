@@ -118,7 +118,7 @@ class Index(OperatedIndex):
         node, whose name it remembers; `adopt` publishes its files under another one. A node whose
         owner gave a sign of life within `takeover_after` is taken over only with `takeover`; the
         folder that had the node last has it again at once. `accept_rollback` accepts a store that
-        was set back to an older copy on purpose, whoever had the node; its lost entries stay lost.
+        was set back to an older copy on purpose; its lost entries stay lost.
         Raises NodeInUseError, LostManifestError when the store knows less of the node than before,
         FolderInUseError when another process writes there, InvalidRequestError for a bad setting,
         node or URL, UnavailableError when the disk fails, NotFoundError for a reader of something

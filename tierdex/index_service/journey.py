@@ -5,7 +5,7 @@
     topics --> one batch of lookups, one a topic --> entries, oldest first, with the time between them
 
 An owner tells the entries that it has not published when it is asked for a key, not their topics. So the
-answer is no newer than the list of topics, whoever answered: a topic that nobody else knew was not asked.
+answer is no newer than the list of topics: a topic that only an owner knew was not asked.
 
 A lookup returns the newest arrivals first, which need not be the newest in time: a backfill arrives today.
 Of a topic with more entries than are wanted those not older than the oldest one found are looked up again,

@@ -10,7 +10,7 @@
     fenced   neither is written or published any more           `refuse`
 
 So no entry names an offset that the log does not hold, whatever a crash takes: offsets that were given and
-lost are given again. Nobody else may put into such an index. Both share the folder's lock, the node, its
+lost are given again. Only the log may put into such an index. Both share the folder's lock, the node, its
 epoch, its manifest and its numbers.
 
 Depends on compactor, indexfile, lifecycle, view and the ground.
@@ -58,7 +58,7 @@ class Leader(Protocol):
         ...
 
     def check_claim(self, view: View, state: ManifestState, is_ours: bool, is_over: bool) -> None:
-        """Hear what is about to be claimed, whether this folder had it last, or its owner left nothing.
+        """Called before the claim, whether this folder had it last, or its owner left nothing.
 
         Raises LossyTakeoverError, OwnershipError when the log cannot go on from there; then nothing is.
         """
@@ -76,7 +76,7 @@ class Leader(Protocol):
         ...
 
     def holds(self, source: Source) -> bool:
-        """Say whether the log has all batches up to there."""
+        """Return whether the log has all batches up to there."""
         ...
 
     def make_durable(self) -> None:
@@ -88,7 +88,7 @@ class Leader(Protocol):
         ...
 
     def may_publish(self, handle: FileHandle) -> bool:
-        """Say whether all of the log that an index file covers is published."""
+        """Return whether all of the log that an index file covers is published."""
         ...
 
     def note_published(self, handle: FileHandle) -> None:

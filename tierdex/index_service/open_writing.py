@@ -322,7 +322,7 @@ class _OwnerOpening:
         def give_up(path: Path) -> None:
             if (
                 view.manifests.ages.forgotten
-            ):  # of which no file that somebody copies shall hold a trace
+            ):  # of which no file that a backup copies shall hold a trace
                 retire(seams.filesystem, [path])
             else:
                 writer.reuse(path)

@@ -127,7 +127,7 @@ class OperatedIndex:
         """Answer a reader elsewhere from what is not published here; see peers/messages.py.
 
         Both are Arrow streams, `question` read already. Raises InvalidRequestError, OwnershipError when
-        the node is not ours (ReadOnlyError: this index is nobody's owner).
+        the node is not ours (ReadOnlyError: this index owns no node).
         """
         from tierdex.index_service.peers.answering import UnpublishedEntries
         from tierdex.index_service.peers.messages import decode_question, encode_answer

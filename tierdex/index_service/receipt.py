@@ -66,7 +66,7 @@ class Receipt:
 
     @property
     def waits_for_files(self) -> bool:
-        """Say whether files are to be written anew that are not yet."""
+        """Return whether files are to be written anew that are not yet."""
         held = {file.file_id for file in self.holding}
         return any(missing.file in held for missing in self.waiting)
 

@@ -43,7 +43,7 @@ class Look(NamedTuple):
     def unseen(self, record: Forgetting) -> list[str]:
         """Return the nodes of which files within a record's bounds may be in a folder that we do not see.
 
-        Their owner has rolled and not published them: it hides the entries, nobody else can tell.
+        Their owner has rolled and not published them: it hides the entries; no other node can tell.
         """
         return [
             node
@@ -108,7 +108,7 @@ class Looking:
         """Return the last file of each node that grows no more, and the nodes that may hold more."""
         older = ages.older_than(record.time_ms)
         for missing in older:
-            if not missing.file.startswith("node:"):  # nobody knows which nodes there are
+            if not missing.file.startswith("node:"):  # the nodes are not known
                 raise UnavailableError(f"{missing.file}: {missing.reason}; try again")
         waiting = [(missing.file.removeprefix("node:"), missing) for missing in older]
         bounds = {node: state.highest_number for node, state in ages.states.items()}

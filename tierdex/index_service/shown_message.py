@@ -29,7 +29,7 @@ class ShownMessage:
 
     `outcome`: ``shown``; ``gone`` (its log has it no more); ``mismatch`` (what is there now has another
     key); ``unavailable`` (its log does not answer, or not in time); ``too_large``; ``withheld`` (it could
-    not be masked); ``unresolved`` (nobody said where the topic's messages are). `reason` says more.
+    not be masked); ``unresolved`` (no resolver knows the topic). `reason` says more.
 
     `body` is None for every outcome but ``shown``, and for a record without a value. `text` is the body as
     people read it: decoded JSON set out in lines, or plain text; None where it is neither. `decoded` names

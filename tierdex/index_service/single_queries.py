@@ -44,7 +44,7 @@ class SingleQueries:
         self._has_id_time = settings.id_time != OFF or bool(settings.topic_id_time)
 
     def may_begin(self, values: QueryValues, options: QueryOptions) -> bool:
-        """Say whether memory may begin a query; else the general path takes all of it."""
+        """Return whether memory may begin a query; else the general path takes all of it."""
         if self._components.queries.peers is not None or options.explain or options.proof:
             return False
         if values.message_id is not None and (options.id_time is not None or self._has_id_time):

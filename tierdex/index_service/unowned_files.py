@@ -7,7 +7,7 @@
     after the grace time: deleted, forgotten       by the process that continues the request
 
 A node stays what it is, and so do a file's number, its order among others and its retention. Who commits
-in an owner's name fences nobody (decision 0050).
+in an owner's name fences no owner (decision 0050).
 
 Depends on compactor, lifecycle, open_view and errors.
 """
@@ -39,7 +39,7 @@ class UnownedFiles:
         self._view = view
 
     def are_of(self, node: str) -> bool:
-        """Say whether nobody else writes the node's files anew, as of the last refresh."""
+        """Return whether no owner rewrites the node's files, as of the last refresh."""
         standing = self._view.manifests.ages.standings.get(node)
         return standing is not None and standing.standing in (CLOSED, RETIRED, SHARED)
 

@@ -153,7 +153,7 @@ class StringColumn:
 
 
 def is_plain_text(column: StringColumn, max_bytes: int) -> bool:
-    """Say whether every string is 1 to `max_bytes` bytes of ASCII, hence of UTF-8.
+    """Return whether every string is 1 to `max_bytes` bytes of ASCII, hence of UTF-8.
 
     False means that it takes a closer look; the column has no indices and no mask.
     """

@@ -10,7 +10,7 @@ a compacted one. The row at a place is the first that a search from there return
 cannot have returns nothing. So a search that was cut goes on where it stopped, and so does a page of a
 query.
 
-A lookup looks at no more than about `most_items` items before it is cut: keys that somebody chose to
+A lookup looks at no more than about `most_items` items before it is cut: keys that were chosen to
 collide make long chains, and must not cost the other lookups their answer.
 
 Depends on schema and numpy.

@@ -106,7 +106,7 @@ class NewestColumns:
 
     @property
     def is_complete(self) -> bool:
-        """Say whether every key was found."""
+        """Return whether every key was found."""
         return self._missing == 0
 
     def column(self, begin: int, dtype: type[np.generic]) -> np.ndarray:

@@ -35,7 +35,7 @@ class Source(NamedTuple):
     partial: bool = False
 
     def is_within(self, batch_count: int, batch_crc: int) -> bool:
-        """Say whether a log file with so many batches, the last of that checksum, has all up to here."""
+        """Return whether a log file with so many batches, the last of that checksum, has all up to here."""
         at_end = self.batch_count == batch_count
         is_same = self.partial or self.batch_crc == batch_crc
         return self.batch_count < batch_count or (at_end and is_same)

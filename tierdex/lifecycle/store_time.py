@@ -51,7 +51,7 @@ class StoreTime:
             self.skew_ms = self._wall - store_ms
 
     def is_due(self, every_s: float) -> bool:
-        """Say whether the store was not asked for so many seconds, or never."""
+        """Return whether the store was not asked for so many seconds, or never."""
         with self._lock:
             self._tick()
             return self._measured is None or self._passed - self._measured_at >= every_s * 1000

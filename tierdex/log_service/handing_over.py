@@ -5,7 +5,7 @@
     refuse appends     visible at once; the timer delivers nothing more
     publish            the log, then the index that covers it: durable in the store. What the store refuses is
                        tried again until the timeout
-    release            one commit with the folder's notes: whoever claims the node next goes on without a gap
+    release            one commit with the folder's notes: the next owner of the node goes on without a gap
 
 An error before the release takes appends again. Whether a release whose answer was lost took effect is not
 known: appends stay refused until the call is made again, or the log is opened anew, which claims the node.
@@ -45,7 +45,7 @@ def hand_over(components: LogComponents, writing: LogWriting, timeout_s: float) 
     before, components.fenced = components.fenced, refusal
     try:
         with writing.committer.append_lock:
-            pass  # whoever was appending has done so
+            pass  # appends under way have ended
         _publish(components, writing, timeout_s)
     except BaseException:
         components.fenced = before if components.fenced is refusal else components.fenced

@@ -126,7 +126,7 @@ class Follower(Protocol):
     """Keeps the table of a log that is only read in step with what another process writes."""
 
     @property
-    def is_quick(self) -> bool: ...  # so quick that whoever waits may look each time
+    def is_quick(self) -> bool: ...  # so quick that a waiting thread may call it each time
     @property
     def every_s(self) -> float: ...  # else so often
     def refresh(self) -> None: ...

@@ -325,7 +325,7 @@ class MessageLog(OperatedLog):
         """Return messages of a queue from `offset` on: at most `max_count`, and `max_bytes` after the first.
 
         `visible` is the level that a message needs to be seen. An offset below `begin_offset` is answered
-        from there (`from_begin` says so); at the end, and for a queue that nobody knows, the answer is
+        from there (`from_begin` says so); at the end, and for an unknown queue, the answer is
         empty, after `wait` seconds at most when none came. What cannot be read is named in `missing`.
         Published messages are fetched ahead for a caller that reads on where an answer ended; a `group`
         says at its first read that it will. `policy` (None: the setting `read_policy`) says whether they

@@ -296,7 +296,7 @@ class _OwnerOpening:
         assert components is not None
         if components.fenced is not None:
             return
-        # Whoever was appending has done so; who comes next is told the count.
+        # Appends under way have ended; a later one is told the count.
         with self.committer.append_lock:
             count = components.unpublished_count()
             told = (

@@ -242,7 +242,7 @@ class OperatedLog:
         now: bool = False,
         dry_run: bool = False,
     ) -> ForgetReceipt:
-        """Forget what a topic's key, or a message ID, has now: its messages are read no more, by nobody.
+        """Forget what a topic's key, or a message ID, has now: its messages are not read any more.
 
         They are hidden, durably, when this returns: empty messages with `is_forgotten` and their time stand
         for them in `read`, so offsets stay dense; `get` and the index know nothing of them, under any of

@@ -4,8 +4,8 @@
 
     head 16 | names of topics, zeros to 8 | ends of names i8 | rows 16: topic u4, queue_id i4, offset i8
 
-Sorted by topic's name, queue_id and offset, each once; no Python object a queue. Whoever stores the bytes
-checks them. Depends on errors.
+Sorted by topic's name, queue_id and offset, each once; no Python object a queue. The code that stores
+the bytes checks them. Depends on errors.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ForgottenPlaces:
             yield self._names[key >> 32], key & 0xFFFFFFFF, self._offsets[begin:end]
 
     def beyond(self, end_of: Callable[[bytes, int], int]) -> bool:
-        """Say whether an offset is not below the end of its queue (topic, queue_id)."""
+        """Return whether an offset is not below the end of its queue (topic, queue_id)."""
         return any(offsets[-1] >= end_of(topic, queue) for topic, queue, offsets in self.queues())
 
     def below(self, end_of: Callable[[bytes, int], int]) -> ForgottenPlaces:

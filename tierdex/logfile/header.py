@@ -85,7 +85,7 @@ def decode_log_header(data: bytes, path: object, *, form: Form | None = None) ->
 
 
 def is_log_file(filesystem: FileSystem, path: Path) -> bool:
-    """Say whether a file begins as a log file does. Raises OSError."""
+    """Return whether a file begins as a log file does. Raises OSError."""
     file = filesystem.open(path)
     try:
         return file.read_at(0, len(layout.HEADER_MAGIC)) == layout.HEADER_MAGIC

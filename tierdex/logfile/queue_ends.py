@@ -4,8 +4,8 @@
 
     head 24 | names of topics, zeros to 8 | topic rows (layout.TOPIC) | queue rows (layout.QUEUE_TABLE_ROW)
 
-It is what outlives the messages themselves: a queue whose files are all gone goes on where it ended. Whoever
-stores the bytes checks them. No Python object a queue, and no kernels. Depends on columns, layout
+It is what outlives the messages themselves: a queue whose files are all gone goes on where it ended. The code
+that stores the bytes checks them. No Python object a queue, and no kernels. Depends on columns, layout
 and topics.
 """
 

@@ -65,6 +65,6 @@ class Topics:
         return int(np.searchsorted(self.rows["first_queue"], queue, side="right")) - 1
 
     def is_sorted(self) -> bool:
-        """Say whether names rise, as a search expects."""
+        """Return whether names rise, as a search expects."""
         names = [self.name(index) for index in range(len(self))]
         return all(a < b for a, b in pairwise(names))

@@ -38,7 +38,7 @@ def json_of_row(row: pa.Table) -> bytes:
 
 
 def _tree(value: Any) -> Any:
-    """Return the tree of a scalar; of a type that nobody foresaw, what Arrow says of it."""
+    """Return the tree of a scalar; of an unknown type, what Arrow says of it."""
     if not value.is_valid:
         return None
     for is_such, made in _WAYS:

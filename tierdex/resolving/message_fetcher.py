@@ -62,7 +62,7 @@ class MessageFetcher:
     ) -> None:
         """`data` is the data folder, `log` its open message log. It connects when it is first asked.
 
-        `others` fetches messages of topics that nobody else knows. Raises InvalidRequestError for a
+        `others` fetches messages of all other topics. Raises InvalidRequestError for a
         `resolvers.toml` that cannot be, OSError.
         """
         self._settings = settings or load_show_settings()
@@ -92,7 +92,7 @@ class MessageFetcher:
         return self._topics.followed.lost(topic)
 
     def has_masks(self, topic: str) -> bool:
-        """Say whether parts of the topic's messages are masked."""
+        """Return whether parts of the topic's messages are masked."""
         return self._topics.has_masks(topic)
 
     def with_messages(
@@ -266,7 +266,7 @@ _MISMATCH = (
 
 
 def _is_it(found: Found, readable: Readable, wanted: Wanted) -> bool:
-    """Say whether a message has the name that was looked up, by the rule that indexed it.
+    """Return whether a message has the name that was looked up, by the rule that indexed it.
 
     Where no rule is known, the name must occur somewhere in the message.
     """

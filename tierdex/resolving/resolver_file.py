@@ -51,7 +51,7 @@ class Showing(_Strict):
         default=None, description="file with `username` and `password`, or `token`, of the registry"
     )
     mask: list[str] = Field(
-        default_factory=list, description="places that nobody sees: $.json.path, header:NAME, key"
+        default_factory=list, description="masked places: $.json.path, header:NAME, key"
     )
 
 

@@ -27,13 +27,13 @@ _LONGEST = (
 
 
 class Names(NamedTuple):
-    """The keys and message IDs of a message; None: nobody knows which part of it they are."""
+    """The keys and message IDs of a message; None: which part of it they are is not known."""
 
     keys: Collection[str] | None
     message_ids: Collection[str] | None
 
     def holds(self, key: str | None, message_id: str | None) -> bool | None:
-        """Say whether the key, or else the message ID, is among them; None: not known.
+        """Return whether the key, or else the message ID, is among them; None: not known.
 
         A number may be spelled otherwise: earlier versions indexed ``1e+15`` where it is its digits now.
         """

@@ -22,7 +22,7 @@ _DAYS_MOST: Final = 10**15  # beyond, no calendar is of use
 
 
 def is_in_calendar(value: int, unit: str) -> bool:
-    """Say whether a time is of the years 1 to 9999, which every program knows."""
+    """Return whether a time is of the years 1 to 9999, which every program knows."""
     return _YEAR_1_S <= value * NS_OF[unit] // 10**9 < _YEAR_10000_S
 
 

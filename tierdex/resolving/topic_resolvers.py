@@ -7,7 +7,7 @@
     the topic was followed (following.json)     --> the log that it was followed from
     else                                        --> `others`: loaded files; none
 
-The file is read again when it has changed, once it has been the same for a second: nobody reads half of it.
+The file is read again when it has changed, once it has been the same for a second: half a file is never read.
 One that cannot be, and one that is gone, change nothing: masks would fall.
 
 Depends on errors, seams, following and the other modules of this folder.
@@ -112,7 +112,7 @@ class TopicResolvers:
             return known
 
     def has_masks(self, topic: str) -> bool:
-        """Say whether parts of the topic's messages are masked."""
+        """Return whether parts of the topic's messages are masked."""
         return bool(self._current().showing(topic).mask)
 
     def close(self) -> None:

@@ -59,7 +59,7 @@ _LAST_MS = (1 << 63) - 1
 
 
 def is_rocketmq_file(filesystem: FileSystem, path: Path) -> bool:
-    """Say whether the file begins as RocketMQ's index files do. Raises OSError."""
+    """Return whether the file begins as RocketMQ's index files do. Raises OSError."""
     file = filesystem.open(path)
     try:
         begin = file.read_at(0, 4)

@@ -147,7 +147,7 @@ class RocketmqFolder:
                 yield folder / name, "compacted"
 
     def _has_places(self) -> bool:
-        """Say whether a place of index files is there, though it may have none yet.
+        """Return whether a place of index files is there, though it may have none yet.
 
         Local files one folder deeper would be left out beside uploaded ones, which are found there, too.
         """

@@ -163,7 +163,7 @@ def check_users_prefix(prefix: str) -> str:
 
 
 def is_plain_key(key: str) -> bool:
-    """Say whether a key is one that we would make."""
+    """Return whether a key is one that we would make."""
     return len(key) <= MAX_KEY_CHARACTERS and _KEY.fullmatch(key) is not None
 
 

@@ -232,7 +232,7 @@ def opened_store(place: str | Path) -> Store:
 
 
 def stores_log(target: Target) -> bool:
-    """Say whether one node of the store, and no other, has published a message log: that can be mounted."""
+    """Return whether exactly one node of the store has published a message log: that can be mounted."""
     from tierdex.app.cli.stored_logs import stored_manifests
     from tierdex.pipeline.jobs.snapshot import log_files_of
 
@@ -240,7 +240,7 @@ def stores_log(target: Target) -> bool:
 
 
 def holds_log(data: Path) -> bool:
-    """Say whether a data folder holds a message log, which then writes the index as well."""
+    """Return whether a data folder holds a message log, which then writes the index as well."""
     return (data / LOG_FOLDER).is_dir()
 
 

@@ -30,7 +30,7 @@ _TIMES: Final = frozenset(  # names of int64 milliseconds since the epoch
         "published_through", "sealed_at", "sealed_at_ms", "time_ms", "timestamp",
     }
 )  # fmt: skip
-# A terminal would obey them: a message that somebody else wrote could change its title, or hide lines.
+# A terminal would obey them: a message could change its title, or hide lines.
 _CONTROL: Final = {n: f"\\x{n:02x}" for n in (*range(32), *range(127, 160)) if n not in (9, 10)}
 
 

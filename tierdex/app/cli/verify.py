@@ -103,7 +103,7 @@ def _verify_proof(place: str, file: Path, settings: dict[str, Any], output: Form
     }  # fmt: skip
     write_rows(output, [finding], tuple(finding), whole=finding)
     for name in checked.unpublished:
-        say(f"not in the store: {name} was looked at by who made the proof, and by nobody else")
+        say(f"not in the store: {name} was read by the maker of the proof alone")
     if problems:
         raise typer.Exit(Exit.ERROR)
 

@@ -107,7 +107,7 @@ class Arrivals:
         return bell.is_set() and not self._ended.is_set()
 
     def _has_more(self, answer: ReadAnswer, visible: Durability) -> bool:
-        """Say whether to read again: memory tells, in a log that is written here."""
+        """Return whether to read again: memory tells, in a log that is written here."""
         with suppress(TierdexError):
             if self._follows_files:
                 return True
@@ -150,7 +150,7 @@ def _tells(answer: ReadAnswer) -> bool:
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with suppress(RuntimeError):  # the loop is closed: no caller waits any more
         loop.call_soon_threadsafe(call)
 
 

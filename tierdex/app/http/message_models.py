@@ -224,7 +224,7 @@ class EndOffsets(BaseModel):
 
 
 class LogOffsets(BaseModel):
-    """The offsets of a queue; all are 0 for one that nobody knows.
+    """The offsets of a queue; all are 0 for an unknown one.
 
     `offset` is the least one whose message is not older than the `timestamp` asked for.
     """

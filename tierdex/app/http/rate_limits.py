@@ -7,7 +7,7 @@ would move it further ahead than the bucket holds is refused, and takes nothing:
      |-------------|---- room for more ----|
 
 Requests are counted, not lookups: a batch is one. Only callers that were identified have a bucket, so
-that nobody fills the memory with names. Called on the event loop alone.
+that callers cannot fill the memory with names. Called on the event loop alone.
 
 Depends on errors.
 """

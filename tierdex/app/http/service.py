@@ -16,7 +16,7 @@ from xxhash import xxh3_128_hexdigest
 
 from tierdex.app.audit import AuditNotes, names_of
 from tierdex.app.documents import json_default
-from tierdex.app.rights import NOBODY, Caller, Grant, Rights, Scope
+from tierdex.app.rights import ANONYMOUS, Caller, Grant, Rights, Scope
 from tierdex.errors import AuthenticationError, NotFoundError, PermissionDeniedError
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class Service:
     def anonymous(self) -> Caller:
         """A caller without a key."""
         scope = self.anonymous_scope
-        return NOBODY if scope is Scope.NONE else NOBODY._replace(rights=Rights([Grant(scope)]))
+        return (
+            ANONYMOUS if scope is Scope.NONE else ANONYMOUS._replace(rights=Rights([Grant(scope)]))
+        )
 
     @property
     def has_keys(self) -> bool:
@@ -162,21 +164,21 @@ class RequestRecord:
     request_id: str
     status: int = 0  # 0: no answer has begun
     bytes: int = 0  # of the answer's body
-    caller: Caller = NOBODY
+    caller: Caller = ANONYMOUS
     trace_id: str | None = None  # of the caller's `traceparent`
     problem: str | None = None
     notes: AuditNotes | None = None  # of an audited request
 
     def is_limited(self, scope: Scope) -> bool:
-        """Say whether the caller may do this in some topics only, or nowhere."""
+        """Return whether the caller may do this in some topics only, or nowhere."""
         return not self.caller.rights.everywhere(scope)
 
     def may(self, scope: Scope, topic: str) -> bool:
-        """Say whether the caller may do this in a topic."""
+        """Return whether the caller may do this in a topic."""
         return self.caller.rights.in_topic(scope, topic)
 
     def reads_topics(self, scope: Scope) -> bool:
-        """Say whether it matters which topics a body names: for the rights, or for the audit."""
+        """Return whether it matters which topics a body names: for the rights, or for the audit."""
         return self.notes is not None or self.is_limited(scope)
 
     def need(self, scope: Scope, topics: Iterable[str | None]) -> None:

@@ -52,7 +52,7 @@ class Spans:
             yield span
 
     def trace_id(self, span: Span) -> str | None:
-        """Return the id of the span's trace; None when nobody records."""
+        """Return the id of the span's trace; None when no provider records."""
         context = span.get_span_context()
         return f"{context.trace_id:032x}" if context.is_valid else None
 

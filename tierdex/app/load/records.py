@@ -190,7 +190,7 @@ def _breaks(data: bytes, begin: int, delimiter: str | None) -> tuple[np.ndarray,
 
 
 def _is_object(line: bytes) -> bool:
-    """Say whether a line is an object of JSON: with a further byte that is no blank it would be none."""
+    """Return whether a line is an object of JSON: with a further byte that is no blank it would be none."""
     try:
         return isinstance(written_document(line), dict)
     except ValueError:

@@ -253,7 +253,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _is_hidden_below(path: str, begin: str) -> bool:
-    """Say whether what a glob found is hidden; `begin` is the glob before its first wildcard.
+    """Return whether what a glob found is hidden; `begin` is the glob before its first wildcard.
 
     A name of which the glob itself gives the begin is wanted, whatever it begins with.
     """

@@ -210,7 +210,7 @@ def _new_pair(kind: Any, c: Any, *, extent: int) -> Any:
 
 
 def is_a(given: Any, type_name: str, c: Any) -> Any:
-    """Say whether `given` is of exactly that type."""
+    """Return whether `given` is of exactly that type."""
     found = c.pyapi.get_type(given)
     wanted = c.builder.bitcast(c.pyapi.get_c_object(type_name), found.type)
     return c.builder.icmp_unsigned("==", found, wanted)
@@ -231,7 +231,7 @@ def _take_str(given: Any, pair: Any, c: Any, *, least: int = 1) -> None:
 
 
 def is_text(given: Any, c: Any) -> Any:
-    """Say whether `given` is a str, or of a subclass."""
+    """Return whether `given` is a str, or of a subclass."""
     kind = c.pyapi.get_type(given)
     function = cgutils.get_or_insert_function(
         c.builder.module, ir.FunctionType(_I64, [kind.type]), "PyType_GetFlags"
@@ -358,7 +358,7 @@ class _Context(NamedTuple):
 
 
 def equals(builder: Any, value: Any, number: int) -> Any:
-    """Say whether a value is a number."""
+    """Return whether a value is a number."""
     return builder.icmp_signed("==", value, ir.Constant(value.type, number))
 
 

@@ -1,6 +1,6 @@
 """Bit-packed columns: values of one width from a byte boundary, least significant bit first.
 
-Widths are 0 to 56 bits, or 64, so that one unaligned 8-byte load holds any value: whoever stores a column
+Widths are 0 to 56 bits, or 64, so that one unaligned 8-byte load holds any value: code that stores a column
 leaves 7 bytes behind it. Depends on the kernel decorator and intrinsics.
 """
 

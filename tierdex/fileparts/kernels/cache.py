@@ -183,11 +183,11 @@ def _choose_cache_folder() -> None:
 
 
 def private_folder(parent: Path) -> Path:
-    """Return a folder in `parent` that nobody else can have written in: its files are executed."""
+    """Return a folder in `parent` that no other user can have written in: its files are executed."""
     folder = parent / f"tierdex-kernels-{os.getuid()}"
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()  # a link would lead to where somebody else wants us
+        found = folder.lstat()  # a link would lead to another user's folder
         is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
         if is_ours and not found.st_mode & 0o077:
             return folder

@@ -189,7 +189,7 @@ def block_checksums(address: int, block_bytes: int, block_count: int, seed: Any,
 def verify_block(
     address: int, block_bytes: int, block: int, seed: Any, checksums: int, verified: int
 ) -> bool:
-    """Say whether block `block` is sound, and remember in the byte map at `verified` that it is.
+    """Return whether block `block` is sound, and remember in the byte map at `verified` that it is.
 
     Two threads may verify the same block at once: both write the same byte.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 events: Any = _events
 _njit: Any = numba.njit  # its stubs do not know every option
 _LOGGER = logging.getLogger(__name__)
-# A fork waits for a compilation under way: in the child nobody would ever end it, or unlock this.
+# A fork waits for a compilation under way: in the child no thread would ever end it, or unlock this.
 os.register_at_fork(
     before=_compiling.acquire,
     after_in_parent=_compiling.release,

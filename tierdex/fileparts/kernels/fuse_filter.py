@@ -124,7 +124,7 @@ def _verify(opened: Any, partition: int) -> Any:
 
 @kernel
 def partition_is_sound(filter_words: int, partition: int) -> Any:
-    """Verify a partition that nobody asked yet."""
+    """Verify a partition at its first use."""
     if load_u8(_word(filter_words, VERIFIED) + partition) != 0:
         return True
     return _verify(_opened(filter_words), partition)
@@ -132,7 +132,7 @@ def partition_is_sound(filter_words: int, partition: int) -> Any:
 
 @kernel
 def has_keys(filter_words: int, partition: int) -> Any:
-    """Say whether a partition has any key; else it excludes every hash."""
+    """Return whether a partition has any key; else it excludes every hash."""
     return _key_count(_entry_of(_word(filter_words, PARTITIONS), partition)) != 0
 
 
@@ -169,7 +169,7 @@ def filter_positions(filter_words: int, partition: int, key_hash: Any) -> Any:
 
 @kernel
 def fingerprints_match(value: Any, a0: int, a1: int, a2: int, a3: int, bits: int) -> Any:
-    """Say whether the four fingerprints of a mixed hash xor to its own."""
+    """Return whether the four fingerprints of a mixed hash xor to its own."""
     wanted = value ^ (value >> _U32)
     if bits == 16:
         return np.uint16(wanted & np.uint64(0xFFFF)) == (
@@ -248,7 +248,7 @@ def contains_many(filter_words: int, hashes: int, count: int, answers: int) -> A
 def contains_each(filters: int, count: int, key_hash: int, answers: int) -> None:
     """Write NO or MAYBE for one hash (its bits as i8) to `answers` (u1), one for each of `count` filters.
 
-    `filters` holds their addresses (i8). A damaged partition is a MAYBE: whoever goes on meets it.
+    `filters` holds their addresses (i8). A damaged partition is a MAYBE: the search meets the damage.
     """
     places = np.empty(_GROUP * _PLACES, np.int64)
     asked_bits = np.empty(_GROUP, np.int64)  # 0 where the answer is MAYBE without asking

@@ -119,7 +119,7 @@ def hash_strings(strings: Any, topic_index: int, seeds: int, count: int, out: in
 
 @kernel
 def bounds_are_sound(offsets: int, offset_bytes: int, count: int, data_bytes: int) -> bool:
-    """Say whether `count` + 1 offsets rise from 0 or more to at most `data_bytes`."""
+    """Return whether `count` + 1 offsets rise from 0 or more to at most `data_bytes`."""
     previous = np.int64(0)
     sound: Any = True
     for place in range(count + 1):

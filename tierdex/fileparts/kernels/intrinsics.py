@@ -4,7 +4,7 @@ Kernels take integer addresses (`array.ctypes.data`) instead of arrays: dispatch
 and one compiled version serves every dtype and layout. The caller checks sizes and keeps the array
 alive; inside a kernel nothing is checked.
 
-`store_slot` is a release store: whoever reads the slot finds the item it points to complete.
+`store_slot` is a release store: a reader of the slot finds the item it points to complete.
 Depends on numba and llvmlite only.
 """
 

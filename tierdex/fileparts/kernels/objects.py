@@ -1,6 +1,6 @@
 """Python's own lists, read by a kernel that keeps the GIL: no loop in Python takes them apart.
 
-A list comes by its address (`id`), whoever calls keeps it alive and unchanged. What is not exactly as
+A list comes by its address (`id`), and the caller keeps it alive and unchanged. What is not exactly as
 expected is reported, never an error: the caller takes the general path then, which says what is wrong.
 
 Depends on arguments and numba.

@@ -18,7 +18,7 @@ _HIGH_BITS = np.uint64(0x8080808080808080)
 
 @kernel
 def is_ascii(begin: int, end: int) -> bool:
-    """Say whether no byte of [begin, end) has its high bit set."""
+    """Return whether no byte of [begin, end) has its high bit set."""
     bits = np.uint64(0)
     words = begin + ((end - begin) & ~np.int64(7))
     for place in range(begin, words, 8):

@@ -200,7 +200,7 @@ def _with_name(
 
 @kernel
 def _ends_here(mask: Any, depth: int, path_bounds: Any) -> bool:
-    """Say whether one of these paths has no further name."""
+    """Return whether one of these paths has no further name."""
     for path in range(len(path_bounds) - 1):
         if mask & (_ONE << np.uint64(path)) and path_bounds[path + 1] - path_bounds[path] == depth:
             return True
@@ -246,7 +246,7 @@ def _string_end(at: int, end: int, is_utf8: bool) -> Any:
 
 @kernel
 def _are_plain(word: Any) -> bool:
-    """Say whether eight bytes are all plain."""
+    """Return whether eight bytes are all plain."""
     quotes, slashes = word ^ _QUOTES, word ^ _SLASHES
     low = (
         (word - _BLANKS) | (quotes - _ONES) | (slashes - _ONES)

@@ -348,7 +348,7 @@ def _line_begin(file: OpenFile, position: int) -> int:
 
 
 def _line_at(file: OpenFile, offset: int) -> tuple[bool, bytes]:
-    """Say whether a line begins at an offset; return the bytes from there to a line break or the end."""
+    """Return whether a line begins at an offset; return the bytes from there to a line break or the end."""
     begin = max(0, offset - 1)
     wanted = 1 << 12
     while True:

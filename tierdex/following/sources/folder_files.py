@@ -118,7 +118,7 @@ class FolderFiles:
         return self._folder / self._found[partition].name
 
     def has_mark(self, partition: int, file: OpenFile) -> bool:
-        """Say whether an open file is the partition's, and was not written anew since it was read."""
+        """Return whether an open file is the partition's, and was not written anew since it was read."""
         known = self._known[partition]
         return file.size() >= known.at and mark_of(file, known.at) == known.mark
 
@@ -146,7 +146,7 @@ class FolderFiles:
         return [pair for pair in self._known.items() if pair[0] not in self._found]
 
     def _find_copies(self, free: dict[str, FoundFile]) -> None:
-        """Look for the files that are gone among those beside them that are nobody's."""
+        """Look for the files that are gone among the unassigned files beside them."""
         beside: dict[str, list[FoundFile]] = {}
         for file in free.values():
             if not file.name.endswith(_PACKED):

@@ -258,7 +258,7 @@ class JetStreamSource:
 
 
 class _NothingCame(UnavailableError):
-    """A pull or a request that nobody answered in time, on a connection that lives."""
+    """A pull or a request that was not answered in time, on a connection that lives."""
 
 
 def _headers(headers: Mapping[str, str] | None) -> Headers | None:

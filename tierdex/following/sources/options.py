@@ -3,7 +3,7 @@
 An address is ``kind:rest``, with options behind a question mark: ``folder:/var/log?files=*.jsonl``,
 ``kafka://host:9092/orders?isolation.level=read_uncommitted``. Options may also come apart, and from a file of
 ``name=value`` lines, which is the place for passwords: `username` and `password` there are the login of any
-source, and nobody sees them among a machine's processes.
+source, and they are not listed among a machine's processes.
 
 Depends on errors, filesystem and whole_file.
 """
@@ -118,11 +118,11 @@ class Address:
         return text
 
     def take(self, name: str, default: str = "") -> str:
-        """Return an option and take it out, so that `refuse_rest` sees what nobody knows."""
+        """Return an option and take it out, so that `refuse_rest` sees unknown ones."""
         return self.options.pop(name, default)
 
     def refuse_rest(self) -> None:
-        """Raise InvalidRequestError for an option that nobody took."""
+        """Raise InvalidRequestError for an option that was not taken."""
         for name in self.options:
             raise InvalidRequestError("there is no such option of this source", field=name)
 

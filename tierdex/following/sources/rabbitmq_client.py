@@ -228,7 +228,7 @@ class _Connection(Client):  # type: ignore[misc]
             connection_name="tierdex", connection_closed_handler=lambda told: brokers.end(told.reason),
         )  # fmt: skip
         self._deliver = brokers.deliver
-        self.add_stream("tierdex")  # else nobody hears of its end
+        self.add_stream("tierdex")  # else its end goes unnoticed
         self.add_handler(schema.Deliver, self._deliver, name="0")
         self.add_handler(schema.MetadataUpdate, lambda _: brokers.end("a stream moved"), name="0")
 

@@ -59,7 +59,7 @@ def narrowed(lookups: Lookups, form: str, slack_s: float, rows: np.ndarray, ids:
 
 
 def may_narrow(settings: Settings) -> bool:
-    """Say whether the settings have any form but `off`."""
+    """Return whether the settings have any form but `off`."""
     return settings.id_time != OFF or bool(settings.topic_id_time)
 
 

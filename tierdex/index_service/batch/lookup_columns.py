@@ -135,7 +135,7 @@ def _of_any_time(
 
 
 class PlainLookups(NamedTuple):
-    """Lookups of keys in one topic, of any time, as they lie in a table: nobody has looked at a key."""
+    """Lookups of keys in one topic, of any time, as they lie in a table: no key is checked yet."""
 
     topic: str
     keys: PlainKeys

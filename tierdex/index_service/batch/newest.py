@@ -72,7 +72,7 @@ def newest_table(executor: LookupExecutor, lookups: PlainLookups, *, at_once: bo
                 handles.append(handle)
                 if columns.is_complete:
                     break
-            columns.hash_keys()  # when no file was searched, nobody has looked at them
+            columns.hash_keys()  # when no file was searched, they are not checked yet
         except SEARCH_ERRORS:
             return None
     # After the files: what is missing is named before it leaves the table.

@@ -75,7 +75,7 @@ class ActiveFile:
         return file if file is not None and file.schema == schema and not file.suspect else None
 
     def is_older_than(self, share: float) -> bool:
-        """Say whether so much of `roll_after` has gone by since the file was opened."""
+        """Return whether so much of `roll_after` has gone by since the file was opened."""
         age_s = self._clock.monotonic() - self._opened_at
         return age_s >= share * self._settings.roll_after
 
@@ -91,7 +91,9 @@ class ActiveFile:
         self.let_go(reason)
         self._wanted = schema
         try:
-            with self._next_file.lock:  # until the rename: nobody else may make a file of that name
+            with (
+                self._next_file.lock
+            ):  # until the rename: no other thread may make a file of that name
                 file = self._open(self._next_file.take(schema))
         except BaseException as error:
             self._forget_unlisted()

@@ -83,7 +83,7 @@ class DirectPuts:
             return False
         if not self.kernels:
             self.kernels["received"], self.kernels["os"] = k.load()
-        self._names.append(topic)  # the name first: whoever finds the number finds the name
+        self._names.append(topic)  # the name first: a reader that finds the number finds the name
         number = self._cells[k.A_FIRST_TOPIC] + len(self._names) - 1
         self.topics[topic] = signed_bits(topic_seed(topic)), number
         return True
@@ -181,7 +181,7 @@ class DirectPuts:
             self.shut()
 
     def shut(self) -> None:
-        """Let no message into the open file; nobody is half way through when this returns."""
+        """Let no message into the open file; no kernel call is under way when this returns."""
         self._cells[k.A_STATISTICS] = 0
 
     def close_file(self) -> None:

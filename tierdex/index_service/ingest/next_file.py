@@ -5,10 +5,10 @@ taken, so that there is one file of that name. The best blocks for it are those 
 compacted: they are written already, and in memory, so that puts cost less than half (`reuse`)::
 
     file compacted               durable before: what it held, in its compacted form
-    rename to `next.ready`       no name is left under which anybody opens it; recovery removes this one
+    rename to `next.ready`       no name is left under which it is opened; recovery removes this one
     both folders synced          it cannot come back under its old name
-    nobody has it, here or in    a lease that the kernel grants says so; else the file is unlinked, and
-      another process            whoever has it keeps it
+    no process has it open       a lease that the kernel grants says so; else the file is unlinked, and
+                                 the processes that have it keep it
     header overwritten, synced   the new uuid refuses every batch of its old life
 
 Only when the next file is made, half a file later or at the roll, the lease is asked for and the first byte
@@ -48,7 +48,7 @@ class _Wanted(NamedTuple):
 
 
 class NextFile:
-    """Makes one empty file at `path` and keeps it until somebody takes it."""
+    """Makes one empty file at `path` and keeps it until the writer takes it."""
 
     def __init__(self, folder: PutFolder) -> None:
         self._settings = folder.settings
@@ -87,7 +87,7 @@ class NextFile:
         self._file = file
 
     def discard(self, file: ChainedFile, *names: Path) -> None:
-        """Remove a file that was taken, from `path` and `names`: nobody knows which it has. Holding `lock`.
+        """Remove a file that was taken, from `path` and `names`: either may be its name. Holding `lock`.
 
         A name that stays is harmless: `path` is removed before the next file is made, and an empty
         file of another name by the next recovery.
@@ -103,7 +103,7 @@ class NextFile:
                 logger.warning("file stays", extra={"path": str(name), "error": str(error)})
 
     def reuse(self, path: Path) -> None:
-        """Give up a file that nobody will open again: its blocks are the next one's, or are freed.
+        """Give up a file that no process will open again: its blocks are the next one's, or are freed.
 
         What it held is durable elsewhere; queries, and readers in other processes, may have it still.
         Raises OSError; then the file lies there, or under `next.ready`, and the call may be repeated.
@@ -122,7 +122,7 @@ class NextFile:
             self._has_old_blocks = self._moved == path  # unless a file was made meanwhile
 
     def _wants(self, path: Path) -> bool:
-        """Say whether a file's blocks are of use: none are here, and the disk has room without them."""
+        """Return whether a file's blocks are of use: none are here, and the disk has room without them."""
         if self._is_closed or self._moved is not None or self._file is not None:
             return False
         if not self._filesystem.exists(path):  # an earlier attempt moved it

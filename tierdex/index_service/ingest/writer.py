@@ -19,7 +19,7 @@ What makes each level true:
 Lock order: `sync_lock` (shared with the compactor, which seals under it) before `_lock`, `_lock` before
 the next file's. `_lock` guards the active file and is never held during a sync or anything that waits
 for the store: a put waits for other puts and for a roll (one rename) only. Most single puts take no
-lock at all (see DirectPuts): whoever touches the active file shuts direct puts first.
+lock at all (see DirectPuts): a thread that touches the active file shuts direct puts first.
 
 Depends on disk_errors, health, indexfile and the other modules of this folder. Must not import
 compactor or storage_layer.
@@ -79,7 +79,7 @@ class Writer:
         """Put into files of `folder`.
 
         `on_rolled` lets the compactor know of work; `on_short_of_room` asks for `prepare_next` soon.
-        With `is_led` a message log writes the index, through `append_led`, and nobody else may.
+        With `is_led` only a message log writes the index, through `append_led`.
         """
         self._is_led = is_led
         settings = folder.settings
@@ -114,7 +114,7 @@ class Writer:
         if handle is None:
             return
         self._active.resume(handle)
-        # Durable before: what earlier processes synced, and nobody knows how much that is. Recovery has
+        # Durable before: what earlier processes synced, which is not known. Recovery has
         # written every row over itself. Visible after: the watermark `disk` at all that is found.
         try:
             self._disk.sync()
@@ -152,7 +152,7 @@ class Writer:
 
     @property
     def has_buffered(self) -> bool:
-        """Say whether entries wait in the put buffer."""
+        """Return whether entries wait in the put buffer."""
         return self.puts.waits[0] != 0
 
     def flush_buffer(self) -> None:
@@ -291,7 +291,7 @@ class Writer:
         return file
 
     def _lacks_room(self, file: ChainedFile) -> bool:
-        """Say whether `prepare_next` has something to do that puts would else wait for."""
+        """Return whether `prepare_next` has something to do that puts would else wait for."""
         return file.is_short_of_room or (not self._next_file.is_made and _is_half_full(file))
 
     # -- refusal ---------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Writer:
         return self._budget.room()
 
     def health(self) -> list[NotReady]:
-        """Return why puts are refused until somebody mends it; empty when they are not."""
+        """Return why puts are refused until an operator repairs it; empty when they are not."""
         refusal, trouble = self._refusal, self._active.trouble
         reasons = []
         if refusal is not None:

@@ -8,8 +8,8 @@
 
 Addresses come from live records in the store or from the settings, never from a caller, and our key is sent
 to hosts only that the settings name: with `auto` those that `peer_allow` matches, with a list those in it. A
-redirect is not followed. A peer asks nobody in turn. Whoever does not answer, or answers wrongly, is named as
-missing; who says that files were listed meanwhile is asked once more after a refresh.
+redirect is not followed. A peer asks no other peer. An owner that does not answer, or answers wrongly, is
+named as missing; who says that files were listed meanwhile is asked once more after a refresh.
 
 Depends on messages, fetched_file, answer, httpx2, authorities, tracing and errors.
 """
@@ -92,7 +92,7 @@ class Peers:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Wait for nobody: what is under way ends with its deadline."""
+        """Do not wait: a request under way ends with its deadline."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
@@ -102,7 +102,7 @@ class Peers:
             return dict(self._counts)
 
     def begin(self, lookups: Lookups, ages: NodeAges, *, is_page: bool) -> Questions:
-        """Send a question to every live owner that may be asked; wait for nobody.
+        """Send a question to every live owner that may be asked; do not wait.
 
         Take `ages` before the files that are searched meanwhile: what a peer does not answer since it is
         published is in these then.

@@ -9,7 +9,7 @@
 A question is for one owner of one node, as the manifest named it at `number`. The answer says who gave
 it, and is complete for what the manifest does not list at that number, unless it says `refresh_to`: then
 files were listed since, and may be in neither. `crc` is of the rows and the rest of the JSON text. Whatever
-does not fit is refused: another version, another owner, a damaged byte, a row that nobody asked for.
+does not fit is refused: another version, another owner, a damaged byte, a row that was not asked for.
 
 Depends on requests, indexfile, lifecycle, fileparts, errors, numpy, orjson and pyarrow.
 """

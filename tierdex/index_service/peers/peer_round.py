@@ -48,5 +48,5 @@ class PeerRound:
         return files.changed((), new) if new else files
 
     def changes(self, files: FileList) -> bool:
-        """Say whether a search of `files`, taken before the peers answered, is not the whole answer."""
+        """Return whether a search of `files`, taken before the peers answered, is not the whole answer."""
         return self.has_refreshed or self.added_to(files) is not files

@@ -162,7 +162,7 @@ class LookupExecutor:
         return Result(walk.matches, files, [], freshness.as_of, None, trace, 0)
 
     def is_still_fresh(self, freshness: Freshness) -> bool:
-        """Say whether nothing is missing for any lookup, as it was before the files."""
+        """Return whether nothing is missing for any lookup, as it was before the files."""
         return self.read_view.freshness is freshness and self.clock.now_ms() <= freshness.until
 
     def _walk_beside_peers(self, run: _Run, peers: Peers) -> Walk:

@@ -64,7 +64,7 @@ class LocalQueries:
         settings: Settings,
         writer: Writer | None,
     ) -> None:
-        """Show what `writer` has received to every query; None: nobody writes here."""
+        """Show what `writer` has received to every query; None: this process writes nothing."""
         self._now_s = clock.now_s
         self._table = table
         self._manifests = manifests
@@ -186,7 +186,7 @@ class LocalQueries:
 
     @staticmethod
     def _is_remembered(plan: MemoryPlan, name: Any, forgotten: ForgottenEntries) -> bool:
-        """Say whether no entry of the name is forgotten, as far as its hash tells."""
+        """Return whether no entry of the name is forgotten, as far as its hash tells."""
         if type(name) is not str or not name.isascii():
             return False
         return seeded_hash(name, plan.seed) not in forgotten.hashes
@@ -207,7 +207,7 @@ class LocalQueries:
             files = self._files = MemoryFiles(version, list(islice(version.files, FILES_MAX + 1)))
             self._plans = {}
         plan = self._plans[topic] = MemoryPlan(topic, seed, files, self._max_key_bytes)
-        if self._closed:  # meanwhile: nobody will ask these files again
+        if self._closed:  # meanwhile: no query will ask these files again
             self.close()
         return plan
 

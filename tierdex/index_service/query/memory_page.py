@@ -78,7 +78,7 @@ class MessageColumns(NamedTuple):
         return cls([topic] * (end - begin), *(column[begin:end] for column in columns))
 
     def are_cleared_by(self, floors: Floors) -> bool:
-        """Say whether no page before returned one of them, as far as that is quickly told."""
+        """Return whether no page before returned one of them, as far as that is quickly told."""
         latest = max(self.timestamp)
         return all(
             floors.clears(((topic, offset, size, queue_id), latest))
@@ -116,7 +116,7 @@ class MessageColumns(NamedTuple):
 
 
 class PendingCursor(NamedTuple):
-    """What the cursor behind a page is made of, once somebody reads it."""
+    """What the cursor behind a page is made of, once it is read."""
 
     asked: tuple[object, ...]  # that `digest_query` takes
     columns: Callable[[], MessageColumns]  # of the page

@@ -62,7 +62,7 @@ class MemoryPlan:
             self.finder = MessageFinder(readers, topic, signed_bits(seed), max_key_bytes)
             self.ask = self.finder.ask
         self.others = files.sources[len(found) :]
-        # Whoever asks them looks at the name; somebody has to.
+        # Their search checks the name; one check is needed.
         self.asks_others = bool(self.others) or not found
 
     def number_of(self, file_id: str) -> int | None:
@@ -70,7 +70,7 @@ class MemoryPlan:
         return self._numbers.get(file_id)
 
     def is_behind(self) -> bool:
-        """Say whether more files could be asked by the finder than when this was made."""
+        """Return whether more files could be asked by the finder than when this was made."""
         return self._newcomer is not None and self._newcomer.knows(self.topic)
 
     def known_hash(self, name: str) -> int:

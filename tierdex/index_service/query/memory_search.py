@@ -109,11 +109,11 @@ class MemoryFile:
 
     @property
     def may_learn(self) -> bool:
-        """Say whether it is a file that takes finders, and new topics."""
+        """Return whether it is a file that takes finders, and new topics."""
         return isinstance(self.file, ChainedFile)
 
     def knows(self, topic: str | None) -> bool:
-        """Say whether the file has a tag for the topic's keys; for message IDs without one, always."""
+        """Return whether the file has a tag for the topic's keys; for message IDs without one, always."""
         if topic is None or self.file is None:
             return topic is None
         return bool(self.file.tag_of(topic, KIND_KEY) != TAG_NONE)

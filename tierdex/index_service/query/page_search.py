@@ -147,7 +147,7 @@ class PageSearch(NamedTuple):
         return cursor if cursor.place > 0 and cursor.form == CHAINED_FORM else None
 
     def _begins_behind(self, cursor: Cursor, first: int, found: FoundRows) -> bool:
-        """Say whether the first row is the cursor's entry, and the files around are as they were."""
+        """Return whether the first row is the cursor's entry, and the files around are as they were."""
         if not found.row or found.file[0] != first or found.row[0] != cursor.place:
             return False
         topic = self.plan.topic

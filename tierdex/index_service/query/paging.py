@@ -90,7 +90,7 @@ class Page:
 
     @property
     def is_begun(self) -> bool:
-        """Say whether the cursor's entry was met, or there is none."""
+        """Return whether the cursor's entry was met, or there is none."""
         return self._cursor is None
 
     def pass_over(self, handle: FileHandle, found: np.ndarray, hidden: np.ndarray) -> int:
@@ -145,7 +145,7 @@ class Page:
 
     @property
     def owes_all(self) -> bool:
-        """Say whether every entry behind the cursor is owed: no page came before."""
+        """Return whether every entry behind the cursor is owed: no page came before."""
         return self._before is None
 
     def owes(self, identities: Sequence[Identity]) -> np.ndarray:
@@ -163,7 +163,7 @@ class Page:
         return owed
 
     def begins_in(self, handle: FileHandle) -> bool:
-        """Say whether the cursor's entry must be in this file, and was not met so far."""
+        """Return whether the cursor's entry must be in this file, and was not met so far."""
         return self._cursor is not None and handle is self._file
 
     def trusts_place_in(self, handle: FileHandle) -> bool:

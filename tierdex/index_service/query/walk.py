@@ -3,7 +3,7 @@
 **Many lookups** share each file: it is searched once for all that still want entries, the ranges of a
 published one side by side, and sidecars that are not here a few at a time. Each may look at its share of
 what the batch may cost: a lookup that is cut before it has enough is parked, and goes on alone, from the
-place where it stopped, when all others are done. So a hot key, or keys that somebody chose to collide, cost
+place where it stopped, when all others are done. So a hot key, or keys that were chosen to collide, cost
 the others nothing.
 
 **One lookup** goes on in the same file until it has enough, and takes only what belongs to its page.
@@ -284,7 +284,7 @@ class Walk:
             if isinstance(error, CorruptFileError) and page.trusts_place_in(search.handle):
                 raise WalkNeededError from error
             if page.begins_in(search.handle) and not self._is_old(error):
-                # Without this file nobody knows where the page begins: neither skip nor repeat.
+                # Only this file tells where the page begins: neither skip nor repeat.
                 raise UnavailableError(
                     f"the file {search.handle.file_id}, in which the cursor points, cannot be read "
                     f"({reason_of(error)}); try again"

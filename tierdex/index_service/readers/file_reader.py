@@ -62,7 +62,7 @@ class Budget:
         return WorkLimit(min(left.items, above.items), min(left.rows, above.rows))
 
     def close(self) -> None:
-        """Let no further request be sent: the answer is complete, or nobody waits for it."""
+        """Send no further request: the answer is complete, or no caller waits for it."""
         with self._lock:
             self._closed = True
 
@@ -136,7 +136,7 @@ class FileSearch(NamedTuple):
 
     @property
     def _is_all(self) -> bool:
-        """Say whether all lookups are wanted, in their order."""
+        """Return whether all lookups are wanted, in their order."""
         count = self.lookups.count
         return len(self.wanted) == count and (count == 1 or self.places is None)
 
@@ -206,7 +206,7 @@ class QueryReader(Protocol):
     hash_function: str | None  # set when a match is by hash only, and not by our 64-bit one
 
     def excludes(self, key_hash: int) -> bool:
-        """Say whether memory alone tells that the file has no item of this hash; it may not know.
+        """Return whether memory alone tells that the file has no item of this hash; it may not know.
 
         Never raises for damage: the search does.
         """

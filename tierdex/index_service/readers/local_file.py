@@ -38,9 +38,7 @@ class LocalReader:
         try:
             return isinstance(file, CompactedFile) and not file.may_contain(key_hash)
         except CorruptFileError:
-            return (
-                False  # the search meets it again, where it is this file's error and nobody else's
-            )
+            return False  # the search meets it again, where it is the error of this file alone
 
     def search(
         self, wanted: FileSearch, meter: FileMeter, executor: Executor | None = None

@@ -131,7 +131,7 @@ class PublishedFile:
         return self._search_pieces(file, wanted, [piece], buffers, meter)
 
     def needs_fetch(self, hashes: np.ndarray) -> bool:
-        """Say whether the filter of some of `hashes` (u8) is not here, as far as is known."""
+        """Return whether the filter of some of `hashes` (u8) is not here, as far as is known."""
         hashes = self._held(hashes)
         if not len(hashes):
             return False

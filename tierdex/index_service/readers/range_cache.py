@@ -9,7 +9,8 @@ synced. An entry is written under a temporary name and renamed. What a crash tor
 file's, does not verify, and is dropped and fetched again.
 
 Processes may share a folder: an entry is whole under its name, one that another process evicted is fetched
-again, and whoever is over the budget counts anew what is there. A disk that fails costs speed and no answer.
+again, and a process that is over the budget counts again what is there. A disk that fails costs speed and no
+answer.
 
 Nothing else is kept: any number of such readers behind a balancer answer alike, and a cursor holds at each.
 
@@ -107,11 +108,11 @@ class RangeCache:
         return data if mapped is None else mapped
 
     def has(self, row: FileRow, position: int, length: int) -> bool:
-        """Say whether a range is here; it may turn out to be damaged, or be evicted by then."""
+        """Return whether a range is here; it may turn out to be damaged, or be evicted by then."""
         return _Key(row.uuid, row.tail_crc, position, length).name in self._entries
 
     def has_room(self, length: int) -> bool:
-        """Say whether a range would be kept without another going."""
+        """Return whether a range would be kept without another going."""
         return self._bytes + length + _HEADER_BYTES <= self._budget
 
     def forget(self, uuid: bytes) -> None:

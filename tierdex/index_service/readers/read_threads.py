@@ -31,7 +31,7 @@ def _nothing() -> None:
 
 
 class Task(Generic[T]):
-    """One call: whoever claims it runs or cancels it. The part of `Future` that queries use."""
+    """One call: the thread that claims it runs or cancels it. The part of `Future` that queries use."""
 
     __slots__ = ("_call", "_claim", "_done", "_error", "_value")
 
@@ -56,7 +56,7 @@ class Task(Generic[T]):
         self._done.release()
 
     def cancel(self) -> bool:
-        """Let nobody run it any more; say whether nobody had begun to."""
+        """Prevent that it runs; return whether it had not begun."""
         if not self._claim.acquire(blocking=False):
             return False
         self._error = CancelledError()
@@ -112,7 +112,7 @@ class ReadThreads(Executor):
         return task
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = True) -> None:
-        """End the threads once their calls have; what nobody has begun is cancelled."""
+        """End the threads once their calls have; calls that have not begun are cancelled."""
         assert cancel_futures
         assert not wait
         self._has_ended = True

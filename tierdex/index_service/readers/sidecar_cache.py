@@ -8,7 +8,7 @@ fetched a second time: it may have been altered on its way. The byte budget drop
 first.
 
 Open sidecars are mapped, not read: memory does not grow with what is published. `parts` has those of
-sidecars that nobody needs whole. Depends on range_cache, sidecar_parts, indexfile and lifecycle.
+sidecars that no lookup needs whole. Depends on range_cache, sidecar_parts, indexfile and lifecycle.
 """
 
 from __future__ import annotations
@@ -231,14 +231,14 @@ class TailCache(Generic[TailT]):
         return self._ranges.get(row, position, length, lambda: fetch(position, length))
 
     def is_here(self, row: FileRow) -> bool:
-        """Say whether a whole sidecar needs no request, for all that is known without opening it."""
+        """Return whether a whole sidecar needs no request, for all that is known without opening it."""
         if row.uuid in self._open or row.uuid in self._on_disk:
             return True
         size = row.bytes - row.sidecar_position
         return self._ranges is not None and self._ranges.has(row, row.sidecar_position, size)
 
     def has_room(self, row: FileRow) -> bool:
-        """Say whether one more sidecar is kept without another going."""
+        """Return whether one more sidecar is kept without another going."""
         size = row.bytes - row.sidecar_position
         if not self._read_only:
             return self._bytes + size <= self._budget
@@ -310,7 +310,7 @@ class TailCache(Generic[TailT]):
             self._open.clear()
 
     def _remove(self, path: Path) -> None:
-        """Unlink a copy. One that stays harms nobody: the next start counts it again and evicts it."""
+        """Unlink a copy. One that stays is harmless: the next start counts it again and evicts it."""
         try:
             self._filesystem.unlink(path)
         except OSError as error:

@@ -5,7 +5,7 @@ and the *fingerprint* of the last entry returned: it means the same in every for
 has a *place* in the file's present form, where that entry is looked for first, and what tells an entry
 that no page has returned from one that some page may have: see paging.py.
 
-Whoever can write base64 can make one, so nothing of it is trusted: a place is followed only to where the
+A caller can forge one, so nothing of it is trusted: a place is followed only to where the
 walk of the query could lead, too, and where it meets no item the page is taken by a walk (paging.py).
 
 Depends on repeats and lifecycle.

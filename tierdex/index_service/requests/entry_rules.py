@@ -50,5 +50,5 @@ def check_location(name: str, value: object) -> int:
 
 
 def no_name(field: str) -> InvalidRequestError:
-    """Return the refusal of an entry that nobody could find."""
+    """Return the refusal of an entry that no lookup could find."""
     return InvalidRequestError("give at least one key or a message ID", field=field)

@@ -7,8 +7,8 @@
     snowflake   1541815603606036480                    milliseconds since the given epoch, then 22 bits
 
 The time of an ID is when it was made; an entry's time is what its writer put. So the range is widened by
-`id_time_slack` on both sides, and nothing narrows unless somebody asks for it. An ID that is not of the
-form, and a range of the caller's that lies elsewhere, stay as they are.
+`id_time_slack` on both sides, and nothing narrows unless a setting or a query asks for it. An ID that is not
+of the form, and a range of the caller's that lies elsewhere, stay as they are.
 
 Depends on errors.
 """

@@ -44,7 +44,7 @@ class Lookups:
 
     @property
     def names_topics(self) -> bool:
-        """Say whether every lookup names its topic."""
+        """Return whether every lookup names its topic."""
         return self.count == 0 or int(self.topic_index.min()) > NO_TOPIC
 
     @property

@@ -34,7 +34,7 @@ _LOOKUP_FIELDS = frozenset({"topic", "key", "message_id", "begin", "end", "max_c
 
 
 class QueryValues(NamedTuple):
-    """The values of one query as a caller gave them: nobody has looked at them."""
+    """The values of one query as a caller gave them, not yet checked."""
 
     topic: object = None
     key: object = None

@@ -105,11 +105,11 @@ class Floors:
         self._lowest: dict[int, tuple[int, ...]] | None = {}  # None: too many queues
 
     def lie_above(self, timestamp: int) -> bool:
-        """Say whether nothing was returned that is as old as this, or older."""
+        """Return whether nothing was returned that is as old as this, or older."""
         return self._time is None or timestamp < self._time
 
     def clears(self, identity: Identity) -> bool:
-        """Say whether this identity was surely not returned."""
+        """Return whether this identity was surely not returned."""
         if self.lie_above(identity[1]):
             return True
         if self._lowest is None:

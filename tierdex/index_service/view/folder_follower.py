@@ -5,7 +5,7 @@ A listing is therefore repeated when a file in it has vanished. Each refresh sho
 the writer has added. A file that left the folder stays shown until the manifest, read afterwards,
 shows it as published, so that every query sees one of the two.
 
-The writer may take a compacted file's blocks for another one, but not while somebody has it open: what has
+The writer may take a compacted file's blocks for another one, but not while a process has it open: what has
 its name once it is open is that file, and stays it.
 
 Beside a message log only what the log has is shown: a crash may have left more (`led_log`).

@@ -48,7 +48,7 @@ class LedLog:
         self._notes = ""
 
     def holds(self, source: Source) -> bool:
-        """Say whether the log has all batches up to there. Raises OSError."""
+        """Return whether the log has all batches up to there. Raises OSError."""
         with self._lock:
             if not self._has(source):
                 self._look()

@@ -16,7 +16,7 @@ minutes off.
 A node whose manifest could not be read for `max_staleness` makes answers incomplete and is named.
 
 Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
-longer, so that nobody who only wants to show a commit of his own waits for the store.
+longer, so that a thread that only shows its own commit does not wait for the store.
 
 Depends on freshness, node_ages, shelf, answer, file_info, readers, lifecycle and errors.
 """
@@ -32,7 +32,7 @@ from tierdex.index_service.answer import Missing
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.freshness import NOT_FRESH, Freshness
-from tierdex.index_service.view.node_ages import NOBODY, UNREAD, NodeAges
+from tierdex.index_service.view.node_ages import NO_NODES, UNREAD, NodeAges
 from tierdex.index_service.view.shelf import Shelf
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.forgotten import (
@@ -121,7 +121,9 @@ class ManifestFollower:
         self._tidied: set[str] = (
             set()
         )  # kinds of which nothing is kept that went before the opening
-        self._unexplained: frozenset[FileRef] = frozenset()  # dropped for merges that nobody lists
+        self._unexplained: frozenset[FileRef] = (
+            frozenset()
+        )  # dropped for merges that no manifest lists
         self._missing_reporters: set[object] = set()  # who else misses something
         self._local: LocalFiles | None = None
         self.is_taken = False  # another owner has the node of the files beside, as far as is shown
@@ -229,7 +231,7 @@ class ManifestFollower:
         return requests
 
     def _lacks_replacements(self) -> bool:
-        """Say whether a node has newly dropped a file for a merge that no manifest read so far lists."""
+        """Return whether a node has newly dropped a file for a merge that no manifest read so far lists."""
         unexplained = unexplained_drops([log.state for log in self._logs.values()])
         known, self._unexplained = self._unexplained, unexplained
         return not unexplained <= known
@@ -255,7 +257,7 @@ class ManifestFollower:
         return 1 if wanted is None else 0
 
     def _is_known_now(self, node: str) -> bool:
-        """Say whether the refresh under way has read the node's manifest, or found that it has none."""
+        """Return whether the refresh under way has read the node's manifest, or found that it has none."""
         return node not in self._errors and (node in self._logs or self._listing_error is None)
 
     def show(self, gone: Iterable[FileHandle] = ()) -> None:
@@ -337,7 +339,7 @@ class ManifestFollower:
         return gone
 
     def _awaits_replacement(self, handle: FileHandle) -> bool:
-        """Say whether a shown file was dropped for a merge that is not known here yet.
+        """Return whether a shown file was dropped for a merge that is not known here yet.
 
         Its object lives on for the grace time: it answers until the merge is shown in its place.
         """
@@ -386,7 +388,7 @@ class ManifestFollower:
             known_ms={n: ms or self._absent_ms.get(n, UNREAD) for n, ms in known_ms.items()},
             standings=standings_of(states, lives),
             states=states,
-            local=frozenset((local.node,)) if local is not None and is_here else NOBODY,
+            local=frozenset((local.node,)) if local is not None and is_here else NO_NODES,
             local_ms=None if local is None else local.read_ms(),
             forgotten=self._forgotten(states),
         )
@@ -407,7 +409,7 @@ class ManifestFollower:
 
     @property
     def is_overdue(self) -> bool:
-        """Say whether a manifest is nearly as old as `max_staleness`, though nothing failed at it.
+        """Return whether a manifest is nearly as old as `max_staleness`, though nothing failed at it.
 
         Nearly, since time goes by until the question that asks this is answered. A manifest of half that age
         is, unless threads read it again before long.
@@ -511,7 +513,7 @@ class ManifestFollower:
         return self.ages.known_ms.get(log.node) or self._absent_ms.get(log.node, UNREAD)
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
-        """Say whether the topic's own retention, counted from the file's sealing, has passed."""
+        """Return whether the topic's own retention, counted from the file's sealing, has passed."""
         if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
             return False
         return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())

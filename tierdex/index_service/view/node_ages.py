@@ -8,7 +8,7 @@
 A query takes the `NodeAges` before it takes its files: the files are then as new, or newer, and the answer
 promises no more than they hold. Afterwards it adds the owners that answered for themselves. Such an owner
 holds nothing back, but counts as of the reading of its manifest all the same: a takeover since is not known
-here, and what the new owner acknowledged nobody was asked for.
+here, and no owner was asked for what the new one acknowledged.
 
 Immutable. Depends on answer, file_info and lifecycle.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.nodes.node_reading import NodeReading
 
-NOBODY: Final[frozenset[str]] = frozenset()
+NO_NODES: Final[frozenset[str]] = frozenset()
 UNREAD: Final = 0  # the time of a node that was never read
 
 
@@ -49,14 +49,14 @@ class NodeAges:
     known_ms: Mapping[str, int] = field(default_factory=dict)
     standings: Mapping[str, Standing] = field(default_factory=dict)
     states: Mapping[str, ManifestState] = field(default_factory=dict)
-    local: frozenset[str] = NOBODY
+    local: frozenset[str] = NO_NODES
     local_ms: int | None = None
     forgotten: ForgottenEntries = NOTHING_FORGOTTEN  # that the files may still hold
 
-    def as_of(self, answered: Set[str] = NOBODY) -> int:
+    def as_of(self, answered: Set[str] = NO_NODES) -> int:
         """Return the time before which everything acknowledged anywhere is in what the table shows.
 
-        Nodes that nobody knew of when they were listed are none that acknowledged anything before. Nodes
+        Nodes that were not in the list had acknowledged nothing before. Nodes
         of programs that never said how far they have published are left out: see `unasked`.
         """
         return min(self._times(answered), default=self.taken_ms)
@@ -103,7 +103,7 @@ class NodeAges:
             if bound is not None:
                 yield bound
 
-    def unasked(self, answered: Set[str] = NOBODY) -> tuple[Unasked, ...]:
+    def unasked(self, answered: Set[str] = NO_NODES) -> tuple[Unasked, ...]:
         """Return the nodes that may hold entries which are not published, by name.
 
         A live owner may since its last record, whatever that said of before.
@@ -127,7 +127,7 @@ class NodeAges:
             return standing.lost_through is not None
         return standing.bound is not None or standing.standing == UNKNOWN
 
-    def older_than(self, oldest: int, answered: Set[str] = NOBODY) -> list[Missing]:
+    def older_than(self, oldest: int, answered: Set[str] = NO_NODES) -> list[Missing]:
         """Return the nodes because of which answers are older than `oldest`, for all that is known."""
         found = []
         if not self.is_dated:

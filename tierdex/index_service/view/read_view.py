@@ -73,7 +73,7 @@ class ReadView:
             return self._refresh()
 
     def catch_up(self) -> int:
-        """Refresh before a query, if nobody did for too long though the store was well.
+        """Refresh before a query, if the last refresh is too old though the store answered.
 
         Returns the requests that took.
         There are no threads, they were starved, or the process was stopped: a query should not be
@@ -82,7 +82,7 @@ class ReadView:
         """
         if self._manifests.is_overdue and self._refreshing.acquire(timeout=_PATIENCE):
             try:
-                if self._manifests.is_overdue:  # whoever held the lock may have refreshed
+                if self._manifests.is_overdue:  # the thread that held the lock may have refreshed
                     return self._refresh()
             finally:
                 self._refreshing.release()
@@ -160,5 +160,5 @@ class ReadView:
         return missing
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
-        """Say whether the topic's own retention has passed for a file."""
+        """Return whether the topic's own retention has passed for a file."""
         return handle.node != self._led_node and self._manifests.hides(handle, topic)

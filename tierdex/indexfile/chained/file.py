@@ -106,9 +106,9 @@ class ChainedFile(ChainedWriter):
     ) -> ChainedFile:
         """Make a new, empty file of one that is no longer needed, whose blocks it takes over.
 
-        The caller gave it, durably, a name under which nobody opens it and which recovery removes. Its old
-        rows stay where they are: whoever scans the new file refuses them, since each batch's checksum has
-        the file's uuid. Raises BlockingIOError while somebody has the file (unlink it then), OSError.
+        The caller gave it, durably, a name that no process opens and that recovery removes. Its old
+        rows stay where they are: a scan of the new file refuses them, since each batch's checksum has
+        the file's uuid. Raises BlockingIOError while a process has the file (unlink it then), OSError.
         """
         header = _new_header(uuid, schema, slot_count, item_capacity, created_ms)
         check_counts(header, path)

@@ -73,7 +73,7 @@ class ReservedBlocks:
             self._reserve_up_to(needed)
 
     def are_short(self, used: int) -> bool:
-        """Say whether appends, which have come to byte `used`, will soon have to wait for blocks."""
+        """Return whether appends, which have come to byte `used`, will soon have to wait for blocks."""
         return self.end - used < self._goal(used) // 2
 
     def reserve_ahead(self, used: Callable[[], int], expected: int) -> None:

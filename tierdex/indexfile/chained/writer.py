@@ -204,7 +204,7 @@ class ChainedWriter(ChainedReader):
 
     @property
     def is_short_of_room(self) -> bool:
-        """Say whether appends will soon wait for disk blocks, unless `reserve_ahead` is called."""
+        """Return whether appends will soon wait for disk blocks, unless `reserve_ahead` is called."""
         return self._blocks.are_short(self._used_bytes())
 
     def reserve_ahead(self, expected_bytes: int = 0) -> None:
@@ -337,7 +337,7 @@ class ChainedWriter(ChainedReader):
         )
 
     def _refuse_unless_writable(self) -> ChainedView:
-        """Return the memory to write; whoever holds it keeps it mapped."""
+        """Return the memory to write; a reference to it keeps the file mapped."""
         view = self._view
         if not self._writable:
             raise ReadOnlyError(f"{self.path} is open for reading only")

@@ -1,6 +1,6 @@
 """All rows of a compacted file in a store, in hash order, with little of the file in memory at a time.
 
-Whoever merges many files needs neither their filters nor, at once, their directories::
+A merge of many files needs neither their filters nor, at once, their directories::
 
     small parts, checksums ....... read at the opening, and kept          two reads
     directory .................... 512 entries at a time, verified        16 KiB a read

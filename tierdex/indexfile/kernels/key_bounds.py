@@ -29,7 +29,7 @@ def key_bound(offsets: int, width: int, number: int) -> Any:
 def bytes_are_plain(
     offsets: int, width: int, data: int, data_bytes: int, count: int, is_text: bool
 ) -> bool:
-    """Say whether the bytes of all keys lie in the column and are ASCII, or text in any case."""
+    """Return whether the bytes of all keys lie in the column and are ASCII, or text in any case."""
     first, last = key_bound(offsets, width, 0), key_bound(offsets, width, count)
     if first < 0 or first > last or last > data_bytes:
         return False

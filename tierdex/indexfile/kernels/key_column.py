@@ -58,7 +58,7 @@ def _bound(offsets: int, width: int, number: int) -> Any:
 
 @kernel
 def _is_sound(offsets: int, width: int, data_bytes: int, count: int, most_bytes: int) -> bool:
-    """Say whether `count` keys have 1 to `most_bytes` bytes and lie inside the data."""
+    """Return whether `count` keys have 1 to `most_bytes` bytes and lie inside the data."""
     first = _bound(offsets, width, 0)
     least, greatest, begin = np.int64(most_bytes), np.int64(0), first
     for i in range(1, count + 1):

@@ -189,7 +189,7 @@ def put_queues(queues: Any, keys: Any, least: Any, end: Any) -> None:
 
 @kernel
 def _same_entry(a: int, b: int, masks: Any) -> Any:
-    """Say whether two rows have the same tag, time and location; `masks` (u8) leaves padding out."""
+    """Return whether two rows have the same tag, time and location; `masks` (u8) leaves padding out."""
     if load_u32(a + _TAG_POSITION) != load_u32(b + _TAG_POSITION):
         return False
     for word in range(masks.shape[0]):

@@ -123,7 +123,7 @@ def _published_through(state: ManifestState, commit: Commit) -> int | None:
 
 
 def _says_nothing_of_its_owner(state: ManifestState, commit: Commit) -> bool:
-    """Say whether somebody else made the commit, in the owner's name: an operator's `retire`."""
+    """Return whether another process made the commit, in the owner's name: an operator's `retire`."""
     return commit.published_through is None and commit.owner == state.owner
 
 

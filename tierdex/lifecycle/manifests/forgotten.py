@@ -80,7 +80,7 @@ class Forgetting:
         return bool(self.waits)
 
     def may_be_in(self, place: FilePlace) -> bool:
-        """Say whether the file existed when the entries were looked for, or was made of one that did.
+        """Return whether the file existed when the entries were looked for, or was made of one that did.
 
         What was merged without knowing of this record, at another node or under a number above the
         bound, holds what its parts held. All of that was put before the record was committed.
@@ -88,7 +88,7 @@ class Forgetting:
         return self._was_there(place) or self._is_made_of(place, self.number)
 
     def may_find_in(self, place: FilePlace) -> bool:
-        """Say whether all that the file holds was put before the record was committed first.
+        """Return whether all that the file holds was put before the record was committed first.
 
         What is found there may be taken into the record while it is open. A merge that knew of it
         may hold what was put since, beside what is of before.
@@ -96,7 +96,7 @@ class Forgetting:
         return self._was_there(place) or self._is_made_of(place, self.begun)
 
     def is_left_out_of(self, place: FilePlace) -> bool:
-        """Say whether a file was written, or written anew, by who knew all of the record."""
+        """Return whether a file was written, or written anew, by who knew all of the record."""
         row = place.row
         through = None if row is None else row.forgets_through
         return self.number > 0 and through is not None and through >= self.number
@@ -105,7 +105,7 @@ class Forgetting:
         return place.number <= self.bounds.get(place.node, -1)
 
     def _is_made_of(self, place: FilePlace, known: int) -> bool:
-        """Say whether a merge without knowledge of the manifest `known` has parts within the bounds."""
+        """Return whether a merge without knowledge of the manifest `known` has parts within the bounds."""
         row = place.row
         if row is None or row.forgets_through is None or row.forgets_through >= known:
             return False
@@ -151,7 +151,7 @@ class ForgottenEntries:
         return frozenset(node for record in self.records for node in record.waits)
 
     def may_be_in(self, place: FilePlace) -> bool:
-        """Say whether any forgotten entry may be in a file."""
+        """Return whether any forgotten entry may be in a file."""
         return any(record.may_be_in(place) for record in self.records)
 
     def are_asked(self, hashes: np.ndarray) -> np.ndarray:

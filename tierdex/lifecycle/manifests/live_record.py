@@ -6,7 +6,7 @@ It is part of the node's hint, which is one small object that is overwritten in 
 
 `published_through` (ms, see store_time) means: every entry that this owner acknowledged before is in a
 file that the manifest lists at `number`. It holds together with that number only, which is why both
-lie in one object. A record of another epoch or owner than the manifest's newest is somebody's who lost
+lie in one object. A record of another epoch or owner than the manifest's newest is an owner's who lost
 the node: it says nothing.
 
 Depends on manifest only.
@@ -48,7 +48,7 @@ class LiveRecord(NamedTuple):
     advertise_url: str | None = None  # where it answers for what is not published yet
 
     def is_of(self, state: ManifestState) -> bool:
-        """Say whether it is the record of the owner that the manifest names."""
+        """Return whether it is the record of the owner that the manifest names."""
         return self.epoch == state.epoch and self.owner == state.owner
 
 

@@ -125,7 +125,7 @@ class FileRow:
 
     @property
     def means_more(self) -> bool:
-        """Say whether a program that knows manifest format 2 only would misread the row."""
+        """Return whether a program that knows manifest format 2 only would misread the row."""
         return self.kind != INDEX_KIND or self.hash_range is not None
 
 
@@ -146,7 +146,7 @@ class Retention:
 
     @property
     def has_limits(self) -> bool:
-        """Say whether anything is not kept for ever."""
+        """Return whether anything is not kept for ever."""
         return any(limit is not None for limit in (self.default_ms, *self.topics_ms.values()))
 
     def of(self, topic: str) -> int | None:
@@ -226,7 +226,7 @@ class Change:
 
     @property
     def means_more(self) -> bool:
-        """Say whether a program that knows manifest format 2 only would misread the change."""
+        """Return whether a program that knows manifest format 2 only would misread the change."""
         return bool(self.forgettings) or any(row.means_more for row in self.add)
 
 
@@ -317,7 +317,7 @@ class ManifestState:
 
     @cached_property
     def means_more(self) -> bool:
-        """Say whether a program that knows manifest format 2 only would misread the state."""
+        """Return whether a program that knows manifest format 2 only would misread the state."""
         return bool(self.forgettings) or self._lists_more
 
     @cached_property

@@ -141,7 +141,7 @@ def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit 
     if (found.node, found.number) != (node, number):
         raise CorruptFileError(key, f"holds number {found.number} of node {found.node!r}")
     if version < FORMAT_VERSION and isinstance(found, Commit) and _means_more(found):
-        # Other programs pass over it in this format and answer otherwise: nobody wrote it so.
+        # Other programs pass over it in this format and answer otherwise: it is damage.
         raise CorruptFileError(key, f"says in format {version} what only {FORMAT_VERSION} can say")
     return found
 

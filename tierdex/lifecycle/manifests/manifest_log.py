@@ -152,7 +152,7 @@ class ManifestLog:
 
     @property
     def live(self) -> LiveRecord | None:
-        """Return what the owner last said of itself, none if nobody did; it may be of an older owner."""
+        """Return the last owner record, none if there is none; it may be of an older owner."""
         return self._live
 
     @property

@@ -23,7 +23,7 @@ _HASHES: Final = 1 << 64
 
 
 def frozen(mapping: dict[Any, Any]) -> Mapping[Any, Any]:
-    """Return a mapping that nobody changes."""
+    """Return a read-only mapping."""
     return MappingProxyType(mapping) if mapping else NOTHING
 
 

@@ -7,7 +7,7 @@
     retired, adopted                   all that anybody still waits for                 bound None
     live or silent                     those acknowledged before `published_through`    bound
     taken over without its folder      ... before what the owners of before published   bound
-    never said anything (unknown)      nobody knows                                     bound None
+    never said anything (unknown)      not known                                        bound None
 
 A live owner acknowledges more from its last record on, and may be dead since: a reader that did not ask it
 itself knows nothing of that. A record is due every `interval_ms`: an owner is `late` when one is missing,
@@ -58,7 +58,7 @@ class Standing(NamedTuple):
     lost_through: int | None = None  # what owners of before had published whose folder is gone
 
     def at(self, now_ms: int) -> str:
-        """Return the standing at a time: whoever was live is late, then silent, without a new record."""
+        """Return the standing at a time: a live node is late, then silent, without a new record."""
         if self.standing != LIVE or self.heard_ms is None:
             return self.standing
         age_ms = now_ms - self.heard_ms
@@ -67,7 +67,7 @@ class Standing(NamedTuple):
         return LATE if age_ms <= _MISSED_RECORDS * self.interval_ms else SILENT
 
     def is_proven(self) -> bool:
-        """Say whether its times can be compared with others: they were counted by the store's clock."""
+        """Return whether its times can be compared with others: they were counted by the store's clock."""
         return self.standing != UNKNOWN and (self.bound is None or self.skew_ms is not None)
 
 
@@ -80,7 +80,7 @@ def through_of(state: ManifestState, live: LiveRecord | None) -> int | None:
 
 
 def is_closed(state: ManifestState, live: LiveRecord | None) -> bool:
-    """Say whether the node's owner ended and left nothing behind that is not listed."""
+    """Return whether the node's owner ended and left nothing behind that is not listed."""
     return live is not None and live.is_of(state) and live.is_closed and not live.holds_unpublished
 
 

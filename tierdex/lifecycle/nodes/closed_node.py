@@ -5,10 +5,10 @@
     closed, retired or adopted: draft on the newest state -> create number n+1 only if absent
     anything else             : NodeInUseError, nothing done
 
-No epoch is claimed, so nobody is fenced: an owner that comes back meanwhile takes the next number, and
+No epoch is claimed, so no owner is fenced: an owner that comes back meanwhile takes the next number, and
 drafts what it commits on top of ours, as after any lost race. Each draft looks again whether the owner
 is still gone as far as the manifest tells: a claim since is another epoch. For changes that are right
-whoever makes them: a file written anew, the objects of dropped files.
+in any process: a file written anew, the objects of dropped files.
 
 Depends on changes, manifest, manifest_log, standing and errors.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClosedNode:
-    """An owned node without an owner at work. `log` must be nobody's who owns the node."""
+    """An owned node without an owner at work. `log` must not be that of an owner of the node."""
 
     def __init__(self, log: ManifestLog, adopted: Collection[NodeOwner] = ()) -> None:
         """`adopted` are the owners whose folders' files other nodes publish. Raises what the log raises."""

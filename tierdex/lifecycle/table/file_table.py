@@ -177,7 +177,7 @@ class FileSnapshot:
         self.release()
 
     def __del__(self) -> None:
-        # A snapshot that nobody released must not pin files for ever. No reclaim here: the garbage
+        # A snapshot that was not released must not pin files for ever. No reclaim here: the garbage
         # collector may run this in a thread that holds the lock of it. The next change reclaims.
         self._version.pins.discard(self.pin)
 

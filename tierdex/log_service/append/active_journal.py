@@ -76,7 +76,7 @@ class ActiveJournal:
 
     @property
     def is_old(self) -> bool:
-        """Say whether it is older than `roll_after`."""
+        """Return whether it is older than `roll_after`."""
         return self.age_share >= 1
 
     @property

@@ -143,7 +143,7 @@ class Appender:
             self._committer.hand_over()
 
     def is_one_batch(self, rows: AppendRows) -> bool:
-        """Say whether rows fit one batch record, and so are there together or not at all after a crash."""
+        """Return whether rows fit one batch record, and so are there together or not at all after a crash."""
         return self._bytes_of(rows, 0, rows.row_count) <= self.batch_bytes
 
     def check(self, topic: bytes, queue_id: int, level: Level, expect: int | None) -> None:

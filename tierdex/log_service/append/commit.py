@@ -29,7 +29,7 @@ class Commit:
     __slots__ = ("_callbacks", "_gates", "_lock", "error", "is_called_for", "level", "wanted")
 
     def __init__(self) -> None:
-        self.wanted = Level.RECEIVED  # the highest level that somebody waits for
+        self.wanted = Level.RECEIVED  # the highest level that a caller waits for
         self.is_called_for = False  # the thread that commits was told of it
         self.level = Level.RECEIVED
         self.error: TierdexError | None = None
@@ -39,7 +39,7 @@ class Commit:
         self._callbacks: list[tuple[Level, Callable[[Commit], object]]] | None = None
 
     def is_settled(self, level: Level) -> bool:
-        """Say whether the level is reached, or never will be."""
+        """Return whether the level is reached, or never will be."""
         return self.level >= level or self.error is not None
 
     def wait(self, level: Level) -> None:

@@ -5,10 +5,10 @@
     appends join the next commit      while one is under way
     commit    close the stage, write it          -> level `os`: waiters go on
               sync older journals, the name, the journal   -> level `disk`: waiters go on
-              `on_remote`, when somebody waits for more    -> level `remote`: `remote_commits`
-    next      begins as soon as this one ends, when somebody waits; there is no timer: the sync is the window
+              `on_remote`, when a caller waits for more    -> level `remote`: `remote_commits`
+    next      begins as soon as this one ends, when a caller waits; there is no timer: the sync is the window
 
-A lone caller commits itself, without a change of threads; whoever comes meanwhile waits for the thread
+A lone caller commits itself, without a change of threads; callers that come meanwhile wait for the thread
 that does the next. Lock order: `commit_lock`, `append_lock`, the next journal's. `append_lock` guards stage,
 queue table and the choice of the journal, never across a system call but a roll's; `commit_lock` is held by
 the one who writes and syncs.
@@ -66,7 +66,7 @@ class Committer:
         self.wait_remote: Callable[[Commit], None] = lambda commit: None
         self._next = Commit()
         self._staged_since: float | None = None
-        self._arrived: dict[Level, Bell] = {}  # a bell where somebody waits for more
+        self._arrived: dict[Level, Bell] = {}  # a bell where a caller waits for more
         self._to_tell: dict[Level, deque[Callable[[], object]]] = {
             level: deque() for level in (Level.OS, Level.DISK, Level.REMOTE)
         }
@@ -82,7 +82,7 @@ class Committer:
         return commit
 
     def note_staged(self, level: Level) -> None:
-        """Have what was staged written soon, though nobody waits for it. Holding `append_lock`.
+        """Have staged messages written soon, though no caller waits for them. Holding `append_lock`.
 
         Who wants a `level` commits, or has the thread commit, when they wait: it need not wake before.
         """
@@ -100,7 +100,7 @@ class Committer:
 
     def _wait_here(self, commit: Commit, level: Level) -> None:
         while not commit.is_settled(level):
-            # Without a thread everybody commits; with one, whoever finds nobody at it.
+            # Without a thread each caller commits; with one, a caller that finds no commit under way.
             if self.commit_lock.acquire(blocking=self.wake is None):
                 try:
                     if not commit.is_settled(level):
@@ -109,7 +109,7 @@ class Committer:
                     self.commit_lock.release()
                 self.hand_over()
             else:
-                self._call_for(commit)  # whoever has the lock need not be at a commit
+                self._call_for(commit)  # the holder of the lock need not be at a commit
                 commit.wait(level)
         commit.raise_error(level)
 
@@ -128,7 +128,7 @@ class Committer:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Let the thread commit when somebody waits: called by whoever releases `commit_lock`."""
+        """Let the thread commit when a caller waits: called after each release of `commit_lock`."""
         if self._next.wanted > _RECEIVED and self.wake is not None:
             self.wake()
 
@@ -157,7 +157,7 @@ class Committer:
     # -- commits ---------------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Commit when somebody waits, or rows have waited too long; return seconds until the next look."""
+        """Commit when a caller waits, or rows have waited too long; return seconds until the next check."""
         if self._next.wanted > Level.RECEIVED:
             self.commit_next()
             return 0.0

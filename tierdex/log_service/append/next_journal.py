@@ -1,15 +1,15 @@
 """The journal that takes over at the next roll: preallocated ahead of time, under the name `next.ready`.
 
-Whoever makes it or takes it holds `lock`. Blocks are reserved here: once a journal takes appends, a full
-disk cannot strike it. The best blocks are those of a journal that nobody needs any more: they are written
-already, and in memory, so that appends cost a third of what they cost in a new file (`reuse`)::
+A thread that makes it or takes it holds `lock`. Blocks are reserved here: once a journal takes appends, a
+full disk cannot strike it. The best blocks are those of a journal that is not needed any more: they are
+written already, and in memory, so that appends cost a third of what they cost in a new file (`reuse`)::
 
     journal no longer needed     durable before: what it held, elsewhere; its handle has left the table
     rename to `next.ready`       no name is left under which anybody opens it; recovery removes this one
     both folders synced          it cannot come back under its old name
     header overwritten, synced   the new uuid refuses every batch of its old life
 
-The header goes only once nobody has the file open or mapped, here or in another process: readers hold a
+The header goes only once no process has the file open or mapped: readers hold a
 shared lock, which the mapping keeps. As long as one does, a new file is made. Blocks with what was forgotten
 are taken over by none: their file is unlinked. Depends on disk_errors, index_service, lifecycle, logfile
 and log_options.
@@ -51,7 +51,7 @@ class _Wanted(NamedTuple):
 
 
 class NextJournal:
-    """Makes one empty journal and keeps it until somebody takes it."""
+    """Makes one empty journal and keeps it until the log takes it."""
 
     def __init__(
         self, options: LogOptions, seams: Seams, paths: DataPaths, table: FileTable
@@ -98,7 +98,7 @@ class NextJournal:
         self._has_old_blocks = journal.path == self.path
 
     def reuse(self, path: Path) -> None:
-        """Give up a journal that nobody will open again: its blocks are the next one's, or are freed.
+        """Give up a journal that no process will open again: its blocks are the next one's, or are freed.
 
         What it held is durable elsewhere, or of no worth, and its handle has left the table; reads of it
         may still be under way. Raises OSError; then the file lies there, or under `next.ready`.
@@ -167,7 +167,7 @@ class NextJournal:
             if self._has_old_blocks:
                 self._refuse_without_room(filesystem.file_size(self.path))
                 self._has_old_blocks = False  # whatever happens: else they are tried for ever
-                with suppress(BlockingIOError):  # somebody reads it still
+                with suppress(BlockingIOError):  # a reader still has it
                     journal = Journal.recycle(filesystem, self.path, **wanted._asdict())
                     logger.info("recycle", extra={"bytes": wanted.capacity})
                     return journal

@@ -161,7 +161,7 @@ class SingleAppends:
 
 
 def _is_like_seconds(timestamp: Any) -> bool:
-    """Say whether a number is no time in milliseconds; what is no number `check_message` refuses."""
+    """Return whether a number is no time in milliseconds; what is no number `check_message` refuses."""
     try:
         return bool(SECONDS_BEGIN <= timestamp < SECONDS_END)
     except TypeError:

@@ -173,7 +173,7 @@ class FetchedRanges:
                 self._forget(each)
 
     def let_old_go(self) -> None:
-        """Give back what nobody used for its time."""
+        """Release what was not used for its time."""
         with self._lock:
             self._let_old_go()
 
@@ -299,7 +299,7 @@ class FetchedRanges:
 
 def _wait_for(fetched: _Fetched, wanted: ObjectRange) -> memoryview | None:
     """Return what is wanted of a range, once it is here; None when its thread was interrupted."""
-    fetched.task.run()  # unless somebody does
+    fetched.task.run()  # unless another thread does
     try:
         data = fetched.task.result()
     except Exception:

@@ -85,7 +85,7 @@ class KeptCopies:
         return data if data is not None and len(data) == length else None
 
     def is_sound(self, row: FileRow, node: str) -> bool:
-        """Say whether a whole copy is here and verifies, for one who reads all of it. A damaged one goes."""
+        """Return whether a whole copy is here and verifies, for reads of all of it. A damaged one goes."""
         path = self._path_of(row, node)
         if path is None or not self._filesystem.exists(path):
             return False
@@ -101,7 +101,7 @@ class KeptCopies:
         return not faults
 
     def has(self, uuid: bytes) -> bool:
-        """Say whether a copy is here."""
+        """Return whether a copy is here."""
         with self._lock:
             return uuid in self._kept
 

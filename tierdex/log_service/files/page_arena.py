@@ -72,7 +72,7 @@ class PageArena:
             return [page for number in numbers if (page := self._find((uuid, number), source))]
 
     def takes(self, length: int) -> bool:
-        """Say whether so many bytes of pages, read in one go, are kept."""
+        """Return whether so many bytes of pages, read in one go, are kept."""
         return length * _LARGEST_SHARE <= self._budget
 
     def put(
@@ -132,7 +132,7 @@ class ArenaOfMany:
         return found
 
     def takes(self, count: int) -> bool:
-        """Say whether so many pages are kept: more would push out what is used again, and each other."""
+        """Return whether so many pages are kept: more would push out what is used again, and each other."""
         return self._arena.takes(count * self._file.header.page_bytes)
 
     def put(self, pages: Sequence[OpenPage]) -> None:

@@ -178,7 +178,7 @@ class QueueTable:
         k.set_next(self.words, address(numbers), address(offsets), len(numbers))
 
     def _number_queues(self, queues: QueueColumns) -> np.ndarray:
-        """Return the numbers (u4) of queues; those that nobody knew are added."""
+        """Return the numbers (u4) of queues; unknown ones are added."""
         numbers = np.empty(len(queues), np.uint32)
         if len(queues):
             rows = self.rows_of(
@@ -191,7 +191,7 @@ class QueueTable:
     # -- questions -------------------------------------------------------------------------------------
 
     def next_offset(self, topic: bytes, queue_id: int) -> int:
-        """Return the offset that a queue gives next; 0 for one that nobody knows."""
+        """Return the offset that a queue gives next; 0 for an unknown queue."""
         snapshot = self._tables.snapshot
         number = self._tables.find(topic, queue_id)
         return int(k.next_offset(snapshot.words, number)) if number >= 0 else 0

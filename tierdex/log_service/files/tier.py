@@ -120,7 +120,7 @@ class Tier:
         return PublishedLogFile(row, node, self.tails)
 
     def tend(self, node: str, *, at_once: bool = False) -> None:
-        """Let go of what nobody needs any more, if that was not done just now: for the owner."""
+        """Release what is not needed any more, if that was not done just now: for the owner."""
         now = self._clock.monotonic()
         if not at_once and now - self._tended_at < _TEND_S:
             return

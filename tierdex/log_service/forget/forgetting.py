@@ -301,7 +301,7 @@ class LogForgetting:
                     yield handle, str(error)
 
     def _may_hold(self, handle: FileHandle, request: ForgetRequest) -> bool:
-        """Say whether a file has something of a request. CorruptFileError, and what the store raises."""
+        """Return whether a file has something of a request. CorruptFileError, and what the store raises."""
         if handle.state is FileState.UNSEALED:
             return handle.number <= request.through or _has_any(handle, request.places)
         key = request.uuid, handle.uuid, handle.state  # compaction leaves messages out
@@ -325,7 +325,7 @@ class LogForgetting:
                 waiting.append(Missing(handle.file_id, why or "not written anew yet"))
         waiting += [Missing(file, reason) for file, reason in request.unsearched]
         waiting += [
-            Missing(each.file, "may hold some: nobody can read it, or write it anew")
+            Missing(each.file, "may hold some: it cannot be read or rewritten")
             for each in self._log.quarantined()
         ]
         waiting += [
@@ -337,7 +337,7 @@ class LogForgetting:
             for topic in ([] if is_dry else request.unindexed)
         ]
         if not is_dry and not request.is_carried and len(request.places):
-            why = "was not told: whoever takes the node over would see them"
+            why = "was not told: the next owner of the node would see them"
             waiting.append(Missing("store", why))
         told = [] if is_dry else self._receipts_of_index(request, waiting)
         held = {bytes.fromhex(file.uuid) for file in holding}
@@ -393,7 +393,7 @@ class LogForgetting:
 
 
 def _has_any(handle: FileHandle, places: ForgottenPlaces) -> bool:
-    """Say whether a file has messages at any of the places, as it was written."""
+    """Return whether a file has messages at any of the places, as it was written."""
     for topic, queue_id, offsets in places.queues():
         extent = handle.reader.extent(topic, queue_id, Level.RECEIVED)
         if extent is not None and extent.first_offset <= offsets[-1] and (

@@ -221,7 +221,7 @@ def forget_places(words: Any, queues: int, count: int) -> None:
 
 @kernel
 def give_back(words: Any, queues: int, first: int, count: int) -> None:
-    """Take the offsets of the rows from `first` on, of queues u4, back: nobody has seen them."""
+    """Take the offsets of the rows from `first` on, of queues u4, back: no reader has seen them."""
     for i in range(first, count):
         state = words[W_STATES] + STATE_BYTES * np.int64(load_u32(queues + 4 * i))
         store_i64(state + N_NEXT, load_i64(state + N_NEXT) - 1)

@@ -177,7 +177,7 @@ def _write_extra(place: int, keys: Any, message_id: Any, headers: Any) -> Any:
 
 @primitive
 def _has_room(words: Any, name_bytes: int) -> bool:
-    """Say whether tables have room for one more queue of one more topic."""
+    """Return whether tables have room for one more queue of one more topic."""
     topics = words[W_TOPIC_COUNT]
     used = load_i64(words[W_NAME_ENDS] + 8 * (topics - 1)) if topics > 0 else np.int64(0)
     return bool(
@@ -189,7 +189,7 @@ def _has_room(words: Any, name_bytes: int) -> bool:
 
 @primitive
 def _is_topic(name: int, length: int) -> bool:
-    """Say whether a text is a legal topic, as `value_rules.check_topic` does."""
+    """Return whether a text is a legal topic, as `value_rules.check_topic` does."""
     if length > MAX_TOPIC_BYTES:
         return False
     last = _SPACE

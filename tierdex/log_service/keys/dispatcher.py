@@ -77,7 +77,7 @@ class Dispatcher:
             return max(0, total - (walk.position if walk is not None and is_walking else 0))
 
     def has_passed(self, handle: FileHandle) -> bool:
-        """Say whether all of a file that takes no more appends is in the index."""
+        """Return whether all of a file that takes no more appends is in the index."""
         with self._lock:
             if handle.number != self._number:
                 return handle.number < self._number
@@ -138,7 +138,7 @@ def _part_of(handle: FileHandle, uuid: bytes) -> Predecessor | None:
 
 
 def _ends_at(handle: FileHandle, source: Source) -> bool:
-    """Say whether a file that takes no appends is in the index as a whole, if all up to `source` is."""
+    """Return whether a file that takes no appends is in the index as a whole, if all up to `source` is."""
     end: Predecessor = handle.reader.end_of_batches
     return not handle.is_live and not source.partial and source[:3] == end[:3]
 

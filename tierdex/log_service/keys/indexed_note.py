@@ -1,7 +1,8 @@
 """How far the published index of a log goes: a small file `DATA/log/INDEXED`.
 
 Index files note it themselves (`indexfile.source`), but a published one may be merged away, into the files of
-another node, and then nobody here has it. Written, durably, before the local copy of an index file goes.
+another node, and then this folder does not have it. Written, durably, before the local copy of an index file
+goes.
 
 Depends on indexfile and whole_file.
 """

@@ -97,7 +97,7 @@ def find_messages(
 
 
 def _is_other(missing: str, node: str) -> bool:
-    """Say whether it is another node that was not read, or is too old: it has none of this log's messages."""
+    """Return whether it is another node, unread or too old: it has none of this log's messages."""
     return missing.startswith("node:") and missing != f"node:{node}"
 
 

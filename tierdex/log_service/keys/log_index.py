@@ -118,7 +118,7 @@ class LogIndex:
 
     @property
     def index(self) -> Index:
-        """The index, for queries: whoever appends does so to the log. Raises as `Index.open`."""
+        """The index, for queries; messages are appended to the log. Raises as `Index.open`."""
         with self._lock:
             if self._is_stale:
                 self._index.close()
@@ -132,7 +132,7 @@ class LogIndex:
         return self._index_table
 
     def health(self) -> list[NotReady]:
-        """Return why the index is not ready. One that is to be opened anew is, by whoever asks it next."""
+        """Return why the index is not ready. A closed one counts as ready: the next query reopens it."""
         return [] if self._is_stale else self._index.health()
 
     def catch_up(self) -> None:
@@ -158,7 +158,7 @@ class LogIndex:
         return []
 
     def has_passed(self, handle: FileHandle) -> bool:
-        """Say whether all of a sealed journal is in the index."""
+        """Return whether all of a sealed journal is in the index."""
         return not self._is_stale and self._dispatcher.has_passed(handle)
 
     def waiting_bytes(self) -> int:
@@ -342,7 +342,7 @@ class LogIndex:
         committer.wait(commit, Level.DISK)
 
     def is_published(self, uuid: bytes) -> bool:
-        """Say whether a file of the log is published, as far as is known."""
+        """Return whether a file of the log is published, as far as is known."""
         return self._log.kind.is_published(uuid, self._manifests.state_of(self.node))
 
 

@@ -6,7 +6,7 @@
 
     expiry     in the commit that removes files: where their queues ended is not lost with the disk;
                of files that were never published: before the next one is
-    forgetting at once: whoever takes the node over hides the same
+    forgetting at once: the next owner of the node hides the same
     hand-over  says whose `released` it is: all that this owner ever acknowledged is published
 
 A row counts as released while the owner that it names has the node: the next claim ends that by itself.
@@ -54,7 +54,7 @@ _READS: Final = 3  # of notes that do not verify
 
 
 def is_released(state: ManifestState) -> bool:
-    """Say whether the node's owner handed it over, and nobody claimed it since."""
+    """Return whether the node's owner handed it over, and it was not claimed since."""
     row = row_of_notes(state)
     return row is not None and json.loads(row.schema)["released"] == state.owner.hex()
 
@@ -120,7 +120,7 @@ def _void(filesystem: FileSystem, root: Path, mark: bytes, names: Sequence[str])
 
 
 def is_void(filesystem: FileSystem, root: Path) -> bool:
-    """Say whether a claim made the notes of a folder void: nothing is damaged. Raises OSError."""
+    """Return whether a claim made the notes of a folder void: nothing is damaged. Raises OSError."""
     return _mark(filesystem, root) in (_TAKING, _ADOPTING)
 
 

@@ -55,7 +55,7 @@ class ForgetRequest:
     time_ms: int
     named: NamedPlaces
     rewrites: bool = False
-    is_carried: bool = False  # the store has it, for whoever takes the node over
+    is_carried: bool = False  # the store has it, for the next owner of the node
     through: int = 0
     unindexed: tuple[str, ...] = ()
     told: tuple[str, ...] = ()

@@ -145,7 +145,7 @@ class GoneRecord:
 
     @property
     def is_silent(self) -> bool:
-        """Say whether nothing is gone and nothing is hidden: all that the files hold counts."""
+        """Return whether nothing is gone and nothing is hidden: all that the files hold counts."""
         gone = self.current
         return not gone.through and not len(gone.ends) and gone.rules == KEEP_FOR_EVER
 

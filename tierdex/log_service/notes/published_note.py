@@ -76,7 +76,7 @@ class PublishedNote:
         )
 
     def without(self, is_gone: Callable[[bytes], bool]) -> PublishedNote:
-        """Return the note without files that nobody asks for any more; their ends and the newest one stay."""
+        """Return the note without files that are not needed any more; their ends and the newest one stay."""
         newest = max((file.number for file in self.files.values()), default=0)
         files = {u: f for u, f in self.files.items() if f.number == newest or not is_gone(u)}
         return replace(self, files=files)

@@ -3,7 +3,7 @@
 Files are walked oldest first, as a single read walks them: each gives what it has of every place; then the
 messages of a place are copied one behind the other, whichever files they lie in. A place that no file knows,
 or that damage or a gap has a part in, is answered by `reads`. Nothing is a Python object a queue, as long as
-nobody looks at its answer. Depends on fileparts, logfile and the rest of log_service.
+its answer is not looked at. Depends on fileparts, logfile and the rest of log_service.
 """
 
 from __future__ import annotations

@@ -119,10 +119,10 @@ def look_up(
 
 
 def is_published(handle: FileHandle) -> bool:
-    """Say whether a file lies in the store, and is listed."""
+    """Return whether a file lies in the store, and is listed."""
     return handle.state is FileState.UPLOADED
 
 
 def is_away(error: Exception) -> bool:
-    """Say whether one of STORE_ERRORS may pass."""
+    """Return whether one of STORE_ERRORS may pass."""
     return not isinstance(error, NotFoundError)

@@ -361,7 +361,7 @@ class LogReads:
 
 
 def _is_published_from(held: Sequence[HeldPart], offset: int) -> bool:
-    """Say whether the next message of a queue lies in a published file."""
+    """Return whether the next message of a queue lies in a published file."""
     return any(offset < part.extent.next_offset for part in held if is_published(part.handle))
 
 

@@ -1,4 +1,4 @@
-"""The files of a log that another process writes, or nobody: read, never touched.
+"""The files of a log that another process writes, or none: read, never touched.
 
 Unsealed journals are scanned for new batches, and synced here before anything of them counts as `disk`: how
 far their writer synced is not written down for others. A journal that is sealed meanwhile is opened as such.
@@ -155,7 +155,7 @@ class FolderReader:
             raise FileNotFoundError(errno.ENOENT, "moved while it was opened", str(path))
 
     def _is_about_to_move(self, path: Path) -> bool:
-        """Say whether an unsealed journal has its footer: it is renamed next."""
+        """Return whether an unsealed journal has its footer: it is renamed next."""
         try:
             open_sealed(self._filesystem, self._node, 0, path).reader.close()
         except CorruptFileError:

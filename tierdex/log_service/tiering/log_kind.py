@@ -120,7 +120,7 @@ class LogKind:
         self._is_released = False
 
     def is_active(self, handle: FileHandle) -> bool:
-        """Say whether a journal takes appends."""
+        """Return whether a journal takes appends."""
         with self._committer.append_lock:
             active = self._active.handle
             return active is not None and active.key == handle.key
@@ -161,15 +161,15 @@ class LogKind:
     # -- sealed -> compacted -----------------------------------------------------------------------------
 
     def may_compact(self, handle: FileHandle) -> bool:
-        """Say whether a sealed journal is whole and in the index."""
+        """Return whether a sealed journal is whole and in the index."""
         return handle.uuid not in self.damaged and self.is_indexed(handle)
 
     def is_left(self, handle: FileHandle) -> bool:
-        """Say whether a damaged file stays as it is."""
+        """Return whether a damaged file stays as it is."""
         return handle.uuid in self.damaged
 
     def is_indexed(self, handle: FileHandle) -> bool:
-        """Say whether all of a file that takes no more appends is in the index, if there is one."""
+        """Return whether all of a file that takes no more appends is in the index, if there is one."""
         return self.log_index is None or self.log_index.has_passed(handle)
 
     def compact(self, handle: FileHandle) -> None:
@@ -244,7 +244,7 @@ class LogKind:
         return self._tier.copies
 
     def passes_over(self, handle: FileHandle) -> bool:
-        """Say whether a file is damaged: it stays, and what follows does not wait for it for ever."""
+        """Return whether a file is damaged: it stays, and what follows does not wait for it for ever."""
         return self.is_left(handle)
 
     def may_publish(self, handle: FileHandle) -> bool:
@@ -302,7 +302,7 @@ class LogKind:
 
     def unlist(self, handles: Sequence[FileHandle]) -> None:
         """Take published files out of the manifest, and out of the table with it."""
-        # In the same commit: where their queues ended, for whoever has the node without this folder.
+        # In the same commit: where their queues ended, for an owner without this folder.
         self._carry([handle.uuid for handle in handles])
         self.publishing.show_manifest()
 
@@ -319,7 +319,7 @@ class LogKind:
     def prepare_publication(self) -> None:
         """Let the store know what expired here unpublished. Raises as `release`.
 
-        Durable before it lists a file behind that gap: whoever has its files alone sees queues begin there.
+        Durable before it lists a file behind that gap: for a reader of the store queues begin there.
         """
         files = self._gone.current.files
         if files and files[-1] != last_gone(self.publishing.claim.get().state):
@@ -338,7 +338,7 @@ class LogKind:
         return self._gone.current.files
 
     def is_published(self, uuid: bytes, state: ManifestState) -> bool:
-        """Say whether a file of the log is published, as far as is known; `state` is the node's."""
+        """Return whether a file of the log is published, as far as is known; `state` is the node's."""
         return uuid in self.note.files or state.knows(uuid)
 
     def is_known_published(self, uuid: bytes) -> bool:

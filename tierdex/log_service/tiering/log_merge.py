@@ -83,7 +83,7 @@ class LogMerging:
         self._behind_gaps: set[bytes] = set()  # files before which some expired
 
     def look_at_everything(self) -> None:
-        """Look for what is worth it at once."""
+        """Make merging due now."""
         self._rounds.ask()
 
     def units(self) -> Iterator[Unit]:
@@ -93,7 +93,7 @@ class LogMerging:
         before: list[FileHandle] = []
         while (
             group := self._plan()
-        ) and group != before:  # the same: somebody else has one of them
+        ) and group != before:  # the same: another process has one of them
             yield self._unit(group)
             before = group
         self._rounds.end()
@@ -131,7 +131,7 @@ class LogMerging:
     def _local(self, files: FileList) -> set[FileHandle]:
         """Return the files that lie here and may be merged.
 
-        Not the oldest where files are published: its row may be listed already, although nobody heard so.
+        Not the oldest where files are published: its row may be listed already, although the answer was lost.
         """
         local = files.local()
         if self._kind.components is not None:

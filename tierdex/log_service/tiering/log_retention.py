@@ -114,7 +114,7 @@ class LogRetention:
             ]
 
     def _may_go(self, handle: FileHandle) -> bool:
-        """Say whether a local file is compacted, or stays damaged, and is in the index."""
+        """Return whether a local file is compacted, or stays damaged, and is in the index."""
         is_settled = handle.state is FileState.COMPACTED or self._kind.is_left(handle)
         return is_settled and self._kind.is_indexed(handle)
 
@@ -132,7 +132,7 @@ class LogRetention:
         for handle in planned:
             try:
                 told = QueueEnds.of(*ends_of(handle.reader), last_file=handle.number)
-            except CorruptFileError as error:  # it stays: nobody else knows where its queues end
+            except CorruptFileError as error:  # it stays: only it tells where its queues end
                 self._mute.add(handle.uuid)
                 logger.error("kept", extra={"file_id": handle.file_id, "reason": error.reason})
                 continue

@@ -90,7 +90,7 @@ def _sound(run: Iterable[MergeCandidate | None]) -> list[MergeCandidate]:
 
 
 def _is_of_an_age(files: Sequence[MergeCandidate]) -> bool:
-    """Say whether a merge would make no message much younger than it is."""
+    """Return whether a merge would make no message much younger than it is."""
     limits = [each.retention_ms for each in files if each.retention_ms is not None]
     if not limits:
         return True

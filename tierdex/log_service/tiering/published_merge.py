@@ -9,7 +9,7 @@
     5 keep       the merged file's copy, where all of its sources had one; else it goes
 
 The sources' objects stay for the grace time, for readers that planned before. The row names them all as
-`parts`, with the journals in them, so nobody takes these for lost. Depends on compactor, lifecycle and the
+`parts`, with the journals in them, so that these do not look lost. Depends on compactor, lifecycle and the
 rest of log_service.
 """
 

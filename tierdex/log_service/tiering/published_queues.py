@@ -107,7 +107,7 @@ def _carried_note(
 
 
 def refuse_unnoted(note: PublishedNote, local: Collection[bytes], state: ManifestState) -> None:
-    """Raise FencedError when a node that is claimed late has log files that nobody knew here.
+    """Raise FencedError when a node that is claimed late has log files that were not known here.
 
     `local` are files that lay here whole at the opening, or were gone: a crash may come between a
     publication and its note.

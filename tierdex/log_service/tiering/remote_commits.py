@@ -7,7 +7,7 @@
              the index beside it catches up, compactor and publisher are woken
     settle   all files published -> `remote`; one damaged, or `remote_timeout` over -> an error: the messages
              are at `disk` all the same, and go up when the store answers. A file that went by its age before
-             it was published holds nobody up: nobody reads its messages any more
+             it was published delays no commit: its messages are read no more
 
 The files are a set of uuids and no position: a file may be given another number at its publication.
 
@@ -59,7 +59,9 @@ class RemoteCommits:
         self._check_accepts = check_accepts
         # Lets what was rolled come closer to the store: wakes the threads, or does the work without.
         self.advance: Callable[[], object] = lambda: None
-        self.wake: Callable[[], None] | None = None  # of the thread; None: whoever waits does it
+        self.wake: Callable[[], None] | None = (
+            None  # of the thread; None: the waiting thread does it
+        )
         self._lock = threading.Lock()  # of the list
         self._stepping = threading.Lock()
         self._waiting: list[_Waiting] = []
@@ -88,7 +90,7 @@ class RemoteCommits:
             if commit.is_settled(Level.REMOTE):
                 return
             if self._trouble is not None:
-                self._fail(commit, self._trouble)  # nobody else works at it
+                self._fail(commit, self._trouble)  # no other thread works at it
             else:
                 self._clock.wait(Bell(), pause)
 
@@ -140,7 +142,7 @@ class RemoteCommits:
         return local
 
     def _roll_when_due(self) -> float:
-        """Roll the journal if somebody waits for it and a roll is due; return when to look again (s)."""
+        """Roll the journal if a caller waits and a roll is due; return seconds until the next check."""
         active = self._appender.active_uuid
         if active is None or not any(active in each.uuids for each in self._waiting):
             return _LOOK_S
@@ -180,7 +182,7 @@ class RemoteCommits:
             self._waiting = [each for each in self._waiting if each.commit not in settled]
 
     def _is_published(self, uuids: frozenset[bytes], local: Mapping[bytes, FileHandle]) -> bool:
-        """Say whether all journals are published, False while one is on its way.
+        """Return whether all journals are published, False while one is on its way.
 
         Raises CorruptFileError, UnavailableError for one that never will be.
         """

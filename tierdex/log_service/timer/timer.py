@@ -154,7 +154,7 @@ class Timer:
         try:
             if self._deliver(_BATCHES_AT_ONCE):
                 return _GATHER_S
-        except (ClosedError, FencedError):  # whoever has the node delivers
+        except (ClosedError, FencedError):  # the owner of the node delivers
             return _IDLE_S
         except TierdexError as error:
             logger.warning("not delivered", extra={"error": str(error)})
@@ -178,7 +178,7 @@ class Timer:
         return [hour for hour in waiting if hour.message_count]
 
     def needs(self, handle: FileHandle) -> bool:
-        """Say whether a file holds messages to be delivered, or the last mark: it may not go.
+        """Return whether a file holds messages to be delivered, or the last mark: it may not go.
 
         What is published counts as delivered by what is published too: else a disk that is lost takes the
         delivered messages, and the store has those that wait no more. What goes here hides them as well.
@@ -198,7 +198,7 @@ class Timer:
                 if marks_end >= count and self._timer_queues.has_any(self._log.queues):
                     return True
                 return any(self._needs(position, handle, each) for each in held)
-        except TierdexError as error:  # nobody knows: it stays
+        except TierdexError as error:  # not known: it stays
             logger.warning("kept", extra={"file_id": handle.file_id, "error": str(error)})
             return True
 
@@ -225,7 +225,7 @@ class Timer:
         return count, self._timer_queues.mark(count) if begin < count else NOTHING_DELIVERED
 
     def _needs(self, position: _Position, handle: FileHandle, hour: int) -> bool:
-        """Say whether an hour has, or may have, messages that wait behind the mark that counts."""
+        """Return whether an hour has, or may have, messages that wait behind the mark that counts."""
         _, mark = self._kept_mark(position, handle, hour)
         if hour == mark.hour and mark == position.mark:
             due = position.due(hour)

@@ -64,14 +64,14 @@ class TimerQueues:
         return hours
 
     def has_any(self, queues: QueueTable) -> bool:
-        """Say whether files hold messages of any hour: without a mark even delivered ones would be again."""
+        """Return whether files hold messages of any hour; without a mark they are delivered again."""
         return any(map(self.has_messages, reversed(self._listed(queues, 0))))  # old ones are gone
 
     def _listed(self, queues: QueueTable, first: int) -> list[int]:
         return [each for each in queues.queues(TOPIC_BYTES, first) if each != MARKS_QUEUE]
 
     def has_messages(self, queue_id: int) -> bool:
-        """Say whether files hold messages of a queue, delivered or not."""
+        """Return whether files hold messages of a queue, delivered or not."""
         begin, end = self._reads.bounds(TIMER_TOPIC, queue_id, Level.RECEIVED)
         return begin < end
 

@@ -218,7 +218,7 @@ class GroupedWriter:
         self._file.write(self._out[:used].data)
 
     def _keep(self, addresses: np.ndarray, bases: np.ndarray) -> None:
-        """Copy the rows that wait for their page: whoever brought them may let go of them."""
+        """Copy the rows that wait for their page: the caller may release them."""
         count = len(addresses)
         if not count:
             self._kept = np.empty(0, np.int64), np.empty(0, np.int64)

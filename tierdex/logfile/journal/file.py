@@ -88,7 +88,7 @@ class Journal(JournalWriter):
 
         The old header goes first and durably, and every old batch is refused by the new uuid in its
         checksum. The caller moved the file to a name of no meaning and synced both folders: until the
-        header is durable the file is the old one or none. Raises BlockingIOError while somebody has the
+        header is durable the file is the old one or none. Raises BlockingIOError while a process has the
         file open (unlink it then), OSError.
         """
         header = _make_header(uuid, capacity, created_ms, generation, path)
@@ -107,7 +107,7 @@ class Journal(JournalWriter):
         file.reserve(0, header.capacity)
         file.write_at(0, header.encode())
         file.sync()
-        file.lock_shared()  # nobody recycles it while it is open here
+        file.lock_shared()  # it is not recycled while it is open here
         mapping = file.map(header.capacity, writable=False)
         scan = BatchScan(header)
         return cls(

@@ -170,7 +170,7 @@ class JournalReader:
 
     @property
     def mapped_bytes(self) -> np.ndarray:
-        """The file (u1), of which what is published may be read. Whoever has it keeps it mapped."""
+        """The file (u1), of which what is published may be read. A reference to it keeps it mapped."""
         return self._mapped.view(np.ndarray)
 
     @property

@@ -96,7 +96,7 @@ class SealedJournal:
         """Open a sealed journal by its footer. Raises OSError, CorruptFileError, UnsupportedFormatError."""
         file = filesystem.open(path)
         try:
-            file.lock_shared()  # nobody recycles it while it is open here
+            file.lock_shared()  # it is not recycled while it is open here
             header = decode_log_header(file.read_at(0, HEADER_BYTES), path, form=Form.JOURNAL)
             footer = read_footer(file.read_at, file.size(), path, uuid=header.uuid)
             return cls(path, header, file, footer)
@@ -174,7 +174,7 @@ class SealedJournal:
 
     @property
     def mapped_bytes(self) -> np.ndarray:
-        """The whole file (u1). Whoever has it keeps it mapped."""
+        """The whole file (u1). A reference to it keeps it mapped."""
         return self.dense_index.data
 
     @property
@@ -184,7 +184,7 @@ class SealedJournal:
 
     @property
     def dense_index(self) -> DenseIndex:
-        """What kernels need to read the file. Whoever has it keeps it mapped. Raises ClosedError."""
+        """What kernels need to read the file. A reference keeps it mapped. Raises ClosedError."""
         index = self._open_index
         if index is None:
             raise ClosedError(f"{self.path} was closed")
@@ -280,7 +280,7 @@ class SealedJournal:
     def close(self) -> None:
         """Give descriptor and mapping back, these once the last read is done. Idempotent.
 
-        Until then nobody recycles the file: its lock lies on the mapping, too.
+        Until then the file is not recycled: its lock lies on the mapping, too.
         """
         if self._mapping is not None:
             self._open_index = None

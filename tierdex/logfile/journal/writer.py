@@ -134,13 +134,13 @@ class JournalWriter(JournalReader):
         return self._closed_stage
 
     def fits_stage(self, row_bytes: int) -> bool:
-        """Say whether rows of so many bytes find room in the open stage, and hence in one batch."""
+        """Return whether rows of so many bytes find room in the open stage, and hence in one batch."""
         stage = self._stage
         used = int(stage[s.V_USED] + stage[s.V_ENTRY_USED])
         return used + row_bytes <= int(stage[s.V_LIMIT])
 
     def fits(self, row_bytes: int, largest_row: int) -> bool:
-        """Say whether rows of so many bytes find room in the file, in as many batches as they take."""
+        """Return whether rows of so many bytes find room in the file, in as many batches as they take."""
         usable = self._stage_bytes - _RECORD - layout.BATCH_UNIT - largest_row
         batches = 1 + row_bytes // max(1, usable)
         record = _RECORD + layout.BATCH_UNIT
@@ -307,7 +307,7 @@ class JournalWriter(JournalReader):
     def seal(self, extra: Dictionary[str, Any] | None = None) -> None:
         """Make the file immutable: slots, queues, parts and footer, durable; then cut to its length.
 
-        `extra` is JSON's, for whoever reads the sealed file. Everything staged was written. Raises
+        `extra` is JSON's, for readers of the sealed file. Everything staged was written. Raises
         OSError: after a full disk the file is as it was; after a failed sync it is suspect. After a
         crash within, recovery finds either an unsealed journal with all its batches, or a sealed one.
         """
@@ -362,7 +362,7 @@ class JournalWriter(JournalReader):
             self._file.truncate(self.header.capacity)
 
     def _fits_stage(self, columns: MessageColumns) -> bool:
-        """Say whether a call surely fits the open stage: then it is one batch."""
+        """Return whether a call surely fits the open stage: then it is one batch."""
         stage = self._stage
         used = int(stage[s.V_USED] + stage[s.V_ENTRY_USED])
         return bool(used + columns.row_bytes <= int(stage[s.V_LIMIT]))

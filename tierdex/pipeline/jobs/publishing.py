@@ -74,7 +74,7 @@ class JobNode:
     def merge(self, merges: Sequence[Merge]) -> frozenset[bytes]:
         """List merged files in place of their sources, all by one commit.
 
-        Before it the objects are there, and nobody sees them; after it every reader sees all files of a
+        Before it the objects are there, and no reader sees them; after it every reader sees all files of a
         merge and none of its sources. What is forgotten meanwhile stays hidden in them (`forgets_through`).
         Returns the uuids that are listed now; a merge that lost a source meanwhile is left out, with all
         of its files.

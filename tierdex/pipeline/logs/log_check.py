@@ -3,7 +3,7 @@
 ::
 
     object    every checksum, every rule of the form, the header's copy, the manifest's row
-    notes     what the log's folder noted of itself, for whoever takes the node over
+    notes     what the log's folder noted of itself, for the next owner of the node
     offsets   a queue goes on in the next file where it ended: nothing is missing, nothing there twice
     entries   on demand: the place that an index entry names lies below the end of its queue
 

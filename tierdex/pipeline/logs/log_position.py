@@ -64,12 +64,12 @@ class LogPosition:
         )  # fmt: skip
 
     def passed(self, file: ListedFile) -> bool:
-        """Say whether all of a file was read."""
+        """Return whether all of a file was read."""
         newest = numbers_of(file)[-1]
         return self.number > newest or (self.number == newest and self.is_whole)
 
     def touches(self, file: ListedFile) -> bool:
-        """Say whether some of a file was read."""
+        """Return whether some of a file was read."""
         return self.number >= numbers_of(file)[0]
 
 

@@ -1,7 +1,7 @@
 // The lookup view: the running query and its pages. The fragment is the truth: submitting writes it, and
 // reading it fills the form and runs the query; without a query it is the home page.
 //
-// What stands under the form belongs to `query`: whoever changes or refuses the query clears it first, and
+// What stands under the form belongs to `query`: code that changes or refuses the query clears it first, and
 // an answer that comes after that is thrown away. `pages` is empty until the first answer is there, `shown` has the messages that came. `counts` are
 // those of all pages, once the service has told them; it is asked when there is more than one page.
 

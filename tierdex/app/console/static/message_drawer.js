@@ -18,7 +18,7 @@ export function messageDrawer(entry, message) {
     return element("p", { class: "quiet drawer", "data-outcome": message.outcome }, `${WITHOUT[message.outcome] ?? message.outcome}: ${message.reason ?? ""}`);
   }
   const holder = element("div", {});
-  // Where the body is no JSON, the first way to show it is what it is; the same way twice helps nobody.
+  // Where the body is no JSON, the first way to show it is what it is; the same way is not offered twice.
   const names = { ...TABS, json: FORM_NAMES[message.form] ?? TABS.json };
   const isRaw = message.form === "text" && message.body !== null && message.text === textOf(message.body, message.encoding);
   const isTwice = (tab) => tab !== "json" && (names[tab] === names.json || (tab === "raw" && isRaw));

@@ -1,6 +1,6 @@
 // An empty answer: what it proves, and what the user may have meant instead.
 //
-// "Every file was asked" is true of a topic that nobody ever wrote, too. So an unknown topic is said
+// "Every file was asked" is true of a topic without entries, too. So an unknown topic is said
 // before anything else, and what the service found instead (`hints`) gets a link to the query that was meant.
 
 import { element } from "./dom.js";

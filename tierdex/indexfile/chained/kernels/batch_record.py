@@ -163,7 +163,7 @@ def dictionary_bytes_of(record: int) -> Any:
 
 @primitive
 def has_source(record: int) -> Any:
-    """Say whether the batch's dictionary bytes begin with a source position."""
+    """Return whether the batch's dictionary bytes begin with a source position."""
     return load_u32(record + _FLAGS_AT) == _HAS_SOURCE
 
 

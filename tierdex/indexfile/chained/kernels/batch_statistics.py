@@ -83,7 +83,7 @@ class Ends(NamedTuple):
 
 @kernel
 def is_crowded(statistics: Any) -> bool:
-    """Say whether one more block might fill the table of end offsets beyond 3/4."""
+    """Return whether one more block might fill the table of end offsets beyond 3/4."""
     return bool(
         statistics[B_ENDS_KEYS] != 0
         and 4 * (statistics[B_ENDS_USED] + BLOCK_ITEMS) > 3 * (statistics[B_ENDS_MASK] + 1)

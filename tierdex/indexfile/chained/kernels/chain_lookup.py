@@ -1,7 +1,7 @@
 """Lookups in chains: one key quickly, thousands of keys with 64 chains walked side by side.
 
 A *view* is an i8 array whose places are named V_* below: where slots and rows lie and, for a sealed
-file, how its 4 KiB blocks are verified: a block that nobody used yet is verified before a byte of it
+file, how its 4 KiB blocks are verified: a block is verified at its first use, before a byte of it
 is believed, and a mismatch ends the lookup with an error, never with "not found".
 
 Errors are negative answers: BAD_CHAIN, or BAD_BLOCK - number of the block.
@@ -97,7 +97,7 @@ def bad_block(view: Any, address: int, length: int) -> Any:
 
 @kernel
 def matches(place: int, key_hash: Any, tag: Any, begin: int, end: int) -> bool:
-    """Say whether the item at `place` has this hash and tag, and a time within [begin, end]."""
+    """Return whether the item at `place` has this hash and tag, and a time within [begin, end]."""
     if load_u64(place + _HASH) != key_hash:
         return False
     found = load_u32(place + _TAG)
@@ -233,7 +233,7 @@ def _walk_group(
                 load_i64(begins + 8 * j),
                 load_i64(ends + 8 * j),
             ):
-                prefetch(place + item_bytes - 1)  # somebody will want the whole row
+                prefetch(place + item_bytes - 1)  # the whole row is read next
                 numbers[j, taken[j]] = row
                 taken[j] += 1
                 goes_on &= taken[j] < min(_KEPT, load_i64(limits + 8 * j))

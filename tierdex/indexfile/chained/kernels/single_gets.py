@@ -171,7 +171,7 @@ def _find_message(arguments: int, text: Any) -> Any:
 
 @short_kernel
 def _is_repeat(out: int, limit: int, taken: int, place: int) -> bool:
-    """Say whether one of the rows taken is the same message at the same time."""
+    """Return whether one of the rows taken is the same message at the same time."""
     offset, time = load_i64(place + MESSAGE_OFFSET_POSITION), load_i64(place + _TIME)
     for j in range(taken):
         row = out + 8 * j

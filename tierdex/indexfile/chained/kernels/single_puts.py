@@ -9,7 +9,7 @@ They keep the GIL, so that a call is one step for every Python thread: nothing i
 0013). Rows, chains and records are written by what batches are written by.
 
 Python and the kernels share *arguments*, an i8 array whose places are named A_* below. Python shuts a
-kernel by setting its argument to 0: whoever comes after that is refused, and nobody is half way through.
+kernel by setting its argument to 0: later calls are refused, and none is half way through.
 
 Depends on arguments, hashing, batch_record, batch_statistics, head_insertion, intrinsics, checksum,
 message_rows, compile, layout, schema and value_rules.
@@ -113,7 +113,7 @@ def _argument(arguments: int, place: int) -> Any:
 
 @primitive
 def _is_good(arguments: int, put: Any) -> bool:
-    """Say whether this is one message with keys, a message ID, or both, and its topic is known.
+    """Return whether this is one message with keys, a message ID, or both, and its topic is known.
 
     Each key is looked at by `_is_key`. The ranges are those of `requests.entry`, which says what is wrong: a
     test compares both.

@@ -156,7 +156,7 @@ def check_pages(
 
     `pages` is the address of the page at byte 0 of the file, if it were there as the others are. The
     hashes of their items go to `hashes` (u8, room for full pages), items and times to `topics`
-    i8[t, 3]. Whoever gets a page that is not SOUND goes on behind it.
+    i8[t, 3]. The caller goes on behind a page that is not SOUND.
     """
     room = plan_number(file_number(file, PLAN), ITEMS_PER_PAGE)
     tags = np.empty(room, np.uint32)

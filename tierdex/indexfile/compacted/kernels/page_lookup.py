@@ -179,9 +179,9 @@ def page_place(file: int, page: int) -> Any:
 
 @kernel
 def hashes_rise(page: int) -> Any:
-    """Say whether no row's hash is below the one before: else a search inside the page would miss rows.
+    """Return whether no row's hash is below the one before: else a search inside the page would miss rows.
 
-    A page of a sound checksum has them in order, unless somebody forged both.
+    A page of a sound checksum has them in order, unless both are forged.
     """
     width, column = hash_width(page), hash_column(page)
     before = hash_at(page, column, 0, width)
@@ -251,7 +251,7 @@ def first_row(page: int, key_hash: Any) -> Any:
 
 @kernel
 def tag_matches(tag: Any, wanted: Any) -> Any:
-    """Say whether an item's tag is the wanted one; TAG_ANY_MESSAGE_ID fits every message ID."""
+    """Return whether an item's tag is the wanted one; TAG_ANY_MESSAGE_ID fits every message ID."""
     if wanted == _TAG_ANY_MESSAGE_ID:
         return (tag & _KIND_BIT) != 0
     return tag == wanted
@@ -288,7 +288,7 @@ def collect_rows(page: int, plan: int, row: int, wanted: Any, output: Any) -> An
 
 @kernel
 def page_in_span(file: int, page: int, begin: int, end: int) -> Any:
-    """Say whether some time in the page may be in [begin, end]; the entry was verified before."""
+    """Return whether some time in the page may be in [begin, end]; the entry was verified before."""
     entry = entry_at(file, page)
     return min_time(entry) <= end and max_time(entry) >= begin
 

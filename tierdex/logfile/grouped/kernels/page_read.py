@@ -67,7 +67,7 @@ _RAW_MOST: Final = layout.PAYLOAD_BYTES_MAX
 
 @kernel
 def page_is_sound(at: int, length: int, seed: Any, number: int) -> bool:
-    """Say whether the `length` bytes at `at` are page `number`: length and checksum."""
+    """Return whether the `length` bytes at `at` are page `number`: length and checksum."""
     if length < _HEAD or load_u32(at + _P_STORED) != length - _HEAD:
         return False
     begin = numbered_seed(np.uint32(seed), np.uint64(number))
@@ -165,7 +165,7 @@ def move_page(p: Any, payload: int, memory: int, length: int) -> None:
 
 @kernel
 def _lengths_fit(p: Any, end: int) -> bool:
-    """Say whether counts and sizes add up to what the payload has."""
+    """Return whether counts and sizes add up to what the payload has."""
     messages, last = np.int64(0), np.int64(-1)
     for run in range(p[P_RUNS]):
         queue = np.int64(packed_value(p[P_QUEUES], run, p[P_QUEUE_WIDTH]))

@@ -66,7 +66,7 @@ def add_topic(words: Any, place: int, name: int, length: int) -> Any:
     store_i64(ends + 8 * topic, begin + length)
     clear_totals(words[W_TOTALS] + TOTALS_BYTES * topic)
     words[W_TOPIC_COUNT] = topic + 1
-    store_slot(place, np.uint32(topic + 1))  # last: whoever finds it finds the name
+    store_slot(place, np.uint32(topic + 1))  # last: a reader that finds it finds the name
     return np.int64(topic)
 
 

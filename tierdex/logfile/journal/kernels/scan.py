@@ -154,7 +154,7 @@ def row_time(address: int, base: int) -> Any:
 
 @kernel
 def _lacks_room(words: Any, scan: Any, entry_bytes: int) -> bool:
-    """Say whether the tables may be too small for a batch with so many bytes of entries."""
+    """Return whether the tables may be too small for a batch with so many bytes of entries."""
     entries = entry_bytes // _ENTRY_BYTES
     topics = words[W_TOPIC_COUNT]
     names = name_bounds(words[W_NAME_ENDS], topics - 1)[1] if topics > 0 else np.int64(0)

@@ -69,7 +69,7 @@ _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 
 @kernel
 def is_far(time: int, base: int) -> bool:
-    """Say whether time - base does not fit the four bytes of a row."""
+    """Return whether time - base does not fit the four bytes of a row."""
     delta = time - base
     wrapped = ((time ^ base) & (time ^ delta)) < 0
     return bool(wrapped or delta < _INT32_MIN or delta > _INT32_MAX)
