@@ -51,7 +51,7 @@ $(STAMPS)/bench: $(STAMPS)/test
 	@touch $@
 
 run: $(STAMPS)/run ## load a year of real flights, publish them, serve on http://127.0.0.1:8080 (ARGS="--port 8081")
-	@$(BIN)/tierdex demo $(ARGS)
+	@$(BIN)/python -m tools.demo $(ARGS)
 
 serve: $(STAMPS)/run ## serve ./data without loading anything
 	@$(BIN)/tierdex serve --data data

@@ -33,7 +33,7 @@ def run(bench: Bench) -> None:
 
 
 def flights(bench: Bench, folder: Path) -> None:
-    from tierdex.app.demo.demo_data import load_demo
+    from tools.demo.flights import load_demo
 
     index = bench.open_index(folder / "data")
     try:

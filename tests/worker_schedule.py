@@ -32,7 +32,7 @@ SLOW = frozenset(
         SPARK,
         "tests/app/cli",
         "tests/app/console",
-        "tests/app/demo",
+        "tests/demo",
         "tests/app/probe",
         "tests/app/test_compression.py",
         "tests/app/test_head.py",

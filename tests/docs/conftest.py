@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.rocketmq.rocketmq_files import BEGIN, FILES, make_writer, put
 
+ROOT = Path(__file__).parents[2]
 TIERDEX = Path(sys.executable).with_name("tierdex")
 
 
@@ -30,7 +32,10 @@ class Workspace:
 def workspace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reader")
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
-    subprocess.run([TIERDEX, "demo", "--once"], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "tools.demo", "--once"],
+        cwd=folder, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
     _make_rocketmq_files(folder / "rocketmq-index")
     services = [
         subprocess.Popen(

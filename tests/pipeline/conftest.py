@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from tests.pipeline.loaded_python import write_program
 from tierdex.app.cli.commands import make_cli
-from tierdex.app.demo.demo_data import unpack_demo
 from tierdex.filesystem import LocalFileSystem
 from tierdex.pipeline import session as pipeline_session
 from tierdex.pipeline.jobs.scan_report import forget_session
 from tierdex.pipeline.session import make_session
+from tools.demo.flights import unpack_demo
 
 QUEUES = {"EWR": 0, "JFK": 1, "LGA": 2}
 # Half of a short session's CPU is the JVM compiling its own code well, which pays after minutes.

@@ -205,14 +205,6 @@ def test_refusals_say_what_to_do(run, append):
     assert "no message log" in run("log", "read", *QUEUE, "--data", "nowhere", code=1).stderr
 
 
-def test_bench_measures_in_a_folder_that_is_gone_afterwards(run, tmp_path):
-    result = run("log", "bench", "--messages", "10000", "--folder", str(tmp_path), "-o", "json")
-    rows = {row["what"]: row["count"] for row in orjson.loads(result.stdout)["measured"]}
-    assert rows["append_batch disk"] == 10_000
-    assert rows["read all"] == 30_000 + 201
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_verify_and_expire_know_the_files_of_a_log(run, append, tmp_path):
     folder = str(tmp_path / "of-its-own")
     append(*QUEUE, "old", "-k", "K", "--data", folder)
@@ -328,22 +320,6 @@ def test_tools_of_a_store_know_its_log_files(run, append, tmp_path):
     key.write_bytes(damaged)
     found = orjson.loads(run("verify", store, "-o", "json", code=1).stdout)["files"]
     assert [each["sound"] for each in found] == [True, True, True, True, False]
-
-
-@pytest.mark.parametrize("load", ["million-queues", "strict-offsets"])
-def test_seed_load_checks_what_it_reads_and_says_what_was_asked(run, tmp_path, load):
-    arguments = ("--load", load, "--scale", "0.00005", "--folder", str(tmp_path), *SMALL)
-    rows = orjson.loads(run("log", "bench", *arguments, "-o", "json").stdout)["measured"]
-    assert all(row["seconds"] > 0 and row["count"] > 0 for row in rows if "seconds" in row)
-    assert rows[0]["disk_mib_s"] > 0
-    if load == "million-queues":
-        assert [row["count"] for row in rows[:3]] == [100_000, 1000, 20_000]
-        assert rows[0]["asked_per_second"] == 1_111_111
-    else:
-        assert rows[0]["asked_mib_s"] == 275.0
-    assert list(tmp_path.iterdir()) == []
-    run("log", "bench", "--load", "another", code=2)
-    run("log", "bench", "--load", load, "--scale", "2", code=2)
 
 
 def test_compact_publishes_a_log_before_the_index_that_covers_it(run, append):

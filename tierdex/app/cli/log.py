@@ -15,7 +15,6 @@ import typer
 from tierdex.app.cli import options
 from tierdex.app.cli.asked_times import asked_range, asked_time
 from tierdex.app.cli.exits import Exit, reporting, say
-from tierdex.app.cli.log_bench import bench
 from tierdex.app.cli.log_ownership import hand_over, take_over
 from tierdex.app.cli.opening import (
     DEFAULT_DATA,
@@ -59,7 +58,7 @@ def make_cli() -> typer.Typer:
     cli = typer.Typer(
         help="Append to a message log; read, follow and list its queues.", no_args_is_help=True
     )
-    for command in (append, read, tail, get, queues, offsets, timers, bench):
+    for command in (append, read, tail, get, queues, offsets, timers):
         cli.command(command.__name__)(reporting(command))
     cli.command("hand-over")(reporting(hand_over))
     cli.command("take-over")(reporting(take_over))

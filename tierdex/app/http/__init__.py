@@ -10,5 +10,5 @@
     parameters, models, body, codecs/    the wire's forms; openapi.yaml is made of the models
     problems       every error as RFC 9457
 
-In app only the commands `tierdex serve`, `demo` and `put` import it.
+In app only the commands `tierdex serve` and `put` import it.
 """

@@ -1,4 +1,6 @@
-"""The two loads that the message log was designed for, as `tierdex log bench --load`: scaled, and checked.
+"""The two loads that the message log was designed for: scaled, and checked.
+
+    .venv/bin/python -m benchmarks.log_loads million-queues --scale 0.05 [--store URL]
 
 ::
 
@@ -9,32 +11,35 @@
 
 Every body says its queue and offset, and every one that is read is compared. Beside each figure stand what
 the original asked, and what a bare file on the same disk does; beside the seconds those of CPU, which tell
-how much of a shared machine was ours. Depends on clock, errors, filesystem and
-log_service.
+how much of a shared machine was ours.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import random
-from collections.abc import Mapping
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tierdex.app.cli.opening import parse_settings
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
     import pyarrow as pa
 
     from tierdex.log_service.message_log import MessageLog
 
+LOADS: Final = ("million-queues", "strict-offsets")
 _MIB: Final = 1 << 20
 _TOPIC: Final = "load"
 _HEAD: Final = 16  # of a body: its queue and its offset, 8 bytes each
@@ -84,11 +89,10 @@ class Load(NamedTuple):
 def run_load(name: str, load: Load) -> list[dict[str, Any]]:
     """Run a load in a folder; return its rows.
 
-    Raises InvalidRequestError, and RuntimeError for a message that is not the one that was put there.
+    Raises InvalidRequestError for a scale that is none, and RuntimeError for a message that is not the one
+    that was put there.
     """
     loads = {"million-queues": _million_queues, "strict-offsets": _strict_offsets}
-    if name not in loads:
-        raise InvalidRequestError(f"there is {' and '.join(loads)}", field="--load")
     if not 0 < load.scale <= 1:
         raise InvalidRequestError("above 0, at most 1", field="--scale")
     return loads[name](load)
@@ -325,3 +329,23 @@ def _row(what: str, count: int, size: int, took: _Times) -> dict[str, Any]:
         "per_second": round(count / took.wall),
         "mib_s": round(size / _MIB / took.wall, 1),
     }
+
+
+def main() -> None:
+    """Run a load as the command line says, in a folder that is gone afterwards; print its rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("load", choices=LOADS)
+    parser.add_argument("--scale", type=float, default=0.001, help="above 0, at most 1")
+    parser.add_argument("--folder", type=Path, help="on the disk to measure")
+    parser.add_argument("--store", help="where files are published")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the log")
+    given = parser.parse_args()
+    settings = parse_settings(given.set)
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        rows = run_load(given.load, Load(Path(folder), given.scale, given.store, settings))
+    for row in rows:
+        print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,6 @@
 
 The loader gives a block once a key, and the message ID with the last one; a message takes all of them. A
 journal is rolled where a month ends, so that there is a file a month to look at.
-
-Depends on numpy, pyarrow and the ground.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""`tierdex demo` (`make run`): a year of real flights in a message log, a file a month, served.
-
-Depends on app.demo, app.load, errors, index_service, log_service and the other modules of this folder.
-"""
+"""`make run`, `python -m tools.demo`: a year of real flights in a message log, a file a month, served."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from tierdex.app.cli import options
-from tierdex.app.cli.exits import say
+from tierdex.app.cli.compiling_line import show_compilations
+from tierdex.app.cli.exits import reporting, say
 from tierdex.app.cli.keys import open_key_file
+from tierdex.app.cli.log_lines import show_warnings_with_fields
 from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings
 from tierdex.app.cli.progress_bar import progress_bar
 from tierdex.app.cli.serve import Served, run, server_settings
@@ -76,10 +75,10 @@ def demo(
 
 
 def _load_messages(folder: Path, store: str | None, settings: dict[str, Any]) -> None:
-    from tierdex.app.demo.demo_data import load_demo, unpack_demo
-    from tierdex.app.demo.flight_messages import FlightMessages
     from tierdex.filesystem import LocalFileSystem
     from tierdex.log_service.message_log import MessageLog
+    from tools.demo.flight_messages import FlightMessages
+    from tools.demo.flights import load_demo, unpack_demo
 
     filesystem = LocalFileSystem()
     if filesystem.is_folder(folder / "unsealed") and not holds_log(folder):
@@ -104,17 +103,15 @@ def _load_messages(folder: Path, store: str | None, settings: dict[str, Any]) ->
 
 
 def _command() -> str:
-    """Return how a shell in this folder calls the program that runs now."""
-    called = Path(sys.argv[0])
-    found = shutil.which(called.name)
-    return called.name if found and Path(found).samefile(called) else str(called)
+    """Return how a shell in this folder calls the `tierdex` of this environment."""
+    return os.path.relpath(Path(sys.executable).with_name("tierdex"))
 
 
 def _load(folder: Path, store: str | None, settings: dict[str, Any]) -> None:
-    from tierdex.app.demo.demo_data import load_demo
     from tierdex.app.load.register import LoadRegister
     from tierdex.filesystem import LocalFileSystem
     from tierdex.index_service.index import Index
+    from tools.demo.flights import load_demo
 
     with Index.open(folder, store=store, **{**settings, "background": False}) as index:
         with progress_bar("loading flights") as progress:
@@ -126,3 +123,11 @@ def _load(folder: Path, store: str | None, settings: dict[str, Any]) -> None:
             index.run_compaction()
     how = "found" if report.reused else "loaded"
     say(f"{how} {report.rows:,} flights ({report.skipped:,} have no tail number)")
+
+
+if __name__ == "__main__":
+    show_compilations()
+    show_warnings_with_fields()
+    cli = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    cli.command()(reporting(demo))
+    cli(prog_name="python -m tools.demo")

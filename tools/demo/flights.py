@@ -12,8 +12,6 @@ the order of months. Each flight is a message::
     time        scheduled departure              hour of `time_hour`, which the file gives in UTC
                                                  (05:15 in New York is 10:00:00Z), and `minute`
     location    the row's bytes in flights.csv
-
-Depends on app.load and the ground.
 """
 
 from __future__ import annotations

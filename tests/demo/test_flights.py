@@ -9,12 +9,12 @@ import pytest
 
 from tests.app.recording_index import RecordingIndex
 from tests.app.shown_rows import shown_row
-from tierdex.app.demo.demo_data import DEMO_OPTIONS, LAST_MESSAGE_ID, load_demo, unpack_demo
-from tierdex.app.demo.flight_messages import FlightMessages
 from tierdex.app.load.loader import Loader
 from tierdex.app.load.register import LoadRegister
 from tierdex.filesystem import LocalFileSystem
 from tierdex.log_service.message_log import MessageLog
+from tools.demo.flight_messages import FlightMessages
+from tools.demo.flights import DEMO_OPTIONS, LAST_MESSAGE_ID, load_demo, unpack_demo
 
 FILES = LocalFileSystem()
 HEAD_ROWS = 3000

@@ -1,1 +1,0 @@
-"""`tierdex demo`: a year of real flights."""

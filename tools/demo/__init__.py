@@ -1,0 +1,1 @@
+"""The demo of `make run`: a year of real flights, appended and served. Not shipped."""
