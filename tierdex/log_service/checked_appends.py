@@ -5,7 +5,7 @@ Depends on errors, value_rules and the rest of log_service.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from tierdex.errors import InvalidRequestError, OffsetMismatchError
 from tierdex.log_service.append.appender import ExpectationFailedError
 from tierdex.log_service.append.message_columns import (
     check_deliver_at,
+    check_due,
     check_message,
     check_messages,
-    rows_of,
 )
 from tierdex.log_service.append.pending import PendingAppend, PendingBatch
-from tierdex.value_rules import INT64_MAX, check_integer
+from tierdex.value_rules import INT64_MAX, check_integer, check_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,14 +59,21 @@ class CheckedAppends:
             return PendingAppend(*taken, level)
         plain = check_message(self._settings, given, now_ms)
         if given.deliver_at is not None:
-            appended = _append_later(writing, given, rows_of(plain), level)
-            return PendingAppend(int(appended.offsets[0]), appended.commit, level)
+            due = check_due(given.deliver_at)
+            if given.timestamp is None:
+                plain = plain._replace(timestamp=max(due, now_ms))
+            return PendingAppend(*writing.timer.append_one(plain, due, level), level)
         try:
             return PendingAppend(
                 *writing.singles.append_checked(plain, expect_offset, level), level
             )
         except ExpectationFailedError as failed:
             raise self._mismatch(failed, plain, level, expect_offset) from None
+
+    def refuse_key(self, key: Any) -> None:
+        """Raise InvalidRequestError where it is the one `key` of a refused message that is wrong."""
+        if key is not None:
+            check_key(key, "key", self._settings.max_key_bytes)
 
     def one_at_once(
         self, given: GivenMessages, expect_offset: int | None, durability: str

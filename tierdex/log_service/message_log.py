@@ -175,7 +175,11 @@ class MessageLog(OperatedLog):
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
             writing = self._components.need_writing()
-            offset, commit, level = self._appends.one(writing, new, expect_offset, durability)
+            try:
+                offset, commit, level = self._appends.one(writing, new, expect_offset, durability)
+            except InvalidRequestError:
+                self._appends.refuse_key(key)
+                raise
             writing.committer.wait(commit, level)
             return offset
 
@@ -203,7 +207,11 @@ class MessageLog(OperatedLog):
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp, deliver_at)
         with typed_disk_errors:
             writing = self._components.need_writing()
-            pending = self._appends.one(writing, new, expect_offset, durability)
+            try:
+                pending = self._appends.one(writing, new, expect_offset, durability)
+            except InvalidRequestError:
+                self._appends.refuse_key(key)
+                raise
             writing.committer.begin(pending.commit, pending.level)
             return pending
 

@@ -455,7 +455,12 @@ class _OwnerOpening:
             options.settings, seams.clock, seams.ids, table,
             is_active=kind.is_active, quarantine=kind.leave,
         )  # fmt: skip
-        timer = Timer(TimerLog(seams.clock, self._queues, active, committer, appender, reads))
+        singles = SingleAppends(
+            options.settings, self._queues, active, committer, appender, components.check_accepts
+        )
+        timer = Timer(
+            TimerLog(seams.clock, self._queues, active, committer, appender, singles, reads)
+        )
         claims = self.claims
         retention = LogRetention(seams, work, kind, self.gone, claims, timer.needs)
         retention.keep_rules()
@@ -484,10 +489,6 @@ class _OwnerOpening:
             committer.tell_arrived(Level.REMOTE)
 
         kind.on_published = published
-
-        singles = SingleAppends(
-            options.settings, self._queues, active, committer, appender, components.check_accepts
-        )
 
         def rolled() -> None:
             singles.let_go()

@@ -60,18 +60,12 @@ def check_message(settings: Settings, given: GivenMessages, now_ms: int) -> Give
     )
 
 
-def rows_of(message: GivenMessages) -> AppendRows:
-    """Return one message that `check_message` returned as rows."""
-    extra = Extra(message.message_id, tuple(message.keys or ()), tuple(message.headers or ()))
-    return AppendRows(
-        RowQueues(
-            _topic_column([message.topic.encode()]), _NO_ROWS,
-            np.array([message.queue_id], np.int32), 1,
-        ),
-        BinaryColumn.from_values([message.body]),
-        np.array([message.timestamp]),
-        BinaryColumn(*encode_extras([extra])) if extra else None,
-    )  # fmt: skip
+def check_due(deliver_at: Any) -> int:
+    """Return when one message is to be delivered. Raises InvalidRequestError."""
+    due = to_ms(deliver_at, "deliver_at")
+    if due >= DELIVER_AT_END:
+        raise out_of_range(due, INT64_MIN, DELIVER_AT_END - 1, "deliver_at")
+    return due
 
 
 def check_deliver_at(given: GivenMessages, count: int) -> np.ndarray:
@@ -204,9 +198,12 @@ def _extra(
     if keys is None and message_id is None and headers is None:
         return None
     most = settings.max_key_bytes
-    if not isinstance(keys, Iterable | None):
+    if keys is None or isinstance(keys, str):
+        listed = [] if keys is None else [keys]
+    elif isinstance(keys, Iterable):
+        listed = list(keys)
+    else:
         raise InvalidRequestError("must be a list of strings", field=f"{prefix}keys")
-    listed = [keys] if isinstance(keys, str) else list(keys or ())
     if message_id is not None:
         check_key(message_id, f"{prefix}message_id", most)
     return Extra(

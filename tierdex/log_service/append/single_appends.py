@@ -1,7 +1,8 @@
 """Single messages: one kernel call from the caller's values to a row in the stage.
 
-The kernel takes every message but one to be delivered later. What it refuses is wrong, or finds no room:
-`message_columns.check_message` tells what is wrong, and `append_checked` makes room and calls it again.
+The kernel takes every message. What it refuses is wrong, or finds no room: `message_columns.check_message`
+tells what is wrong, and `append_checked` makes room and calls it again. A message with a `deliver_at` is
+checked first: the timer says whether it waits (`Timer.append_one`).
 Depends on fileparts, times, value_rules and the rest of log_service.
 """
 
@@ -74,26 +75,31 @@ class SingleAppends:
             return None if self._active.is_old else self._taken(given, time, expected, level)
 
     def append_checked(
-        self, given: GivenMessages, expected: int | None, level: Level
-    ) -> tuple[int, Commit]:
+        self, given: GivenMessages, expected: int | None, level: Level, *, delivery: bytes = b"",
+        guard: Callable[[], None] = lambda: None,
+    ) -> tuple[int, Commit]:  # fmt: skip
         """Stage a message that `check_message` returned: make room for it.
 
-        Raises ExpectationFailedError, UnavailableError, RequestTooLargeError.
+        `delivery` are the items of its extra that tell of a `deliver_at`; `guard()` raises what keeps it
+        out, under the lock under which it is staged. Raises ExpectationFailedError, UnavailableError,
+        RequestTooLargeError.
         """
         appender, topic = self._appender, given.topic.encode()
         place = topic, given.queue_id, level, expected
         if not self._committer.is_suspect:
             with self._committer.append_lock:
                 appender.check(*place)
+                guard()
                 is_old = self._active.is_old
-                taken = None if is_old else self._reserved(given, topic, expected, level)
+                taken = None if is_old else self._reserved(given, topic, expected, level, delivery)
                 if taken is not None:
                     return taken
         with appender.both_locks():
             appender.check(*place)
+            guard()
             for make_room in appender.open_journal, appender.empty_stage, appender.open_another:
                 make_room()
-                taken = self._reserved(given, topic, expected, level)
+                taken = self._reserved(given, topic, expected, level, delivery)
                 if taken is not None:
                     return taken
         raise RequestTooLargeError(
@@ -101,7 +107,12 @@ class SingleAppends:
         )
 
     def _reserved(
-        self, given: GivenMessages, topic: bytes, expected: int | None, level: Level
+        self,
+        given: GivenMessages,
+        topic: bytes,
+        expected: int | None,
+        level: Level,
+        delivery: bytes,
     ) -> tuple[int, Commit] | None:
         """Stage one message, with room in the tables. Holding `append_lock`. Raises OSError."""
         journal = self._active.journal
@@ -110,10 +121,16 @@ class SingleAppends:
         journal.reserve_one(len(topic))
         self._queues.reserve_one(len(topic))
         # Its time was looked at: a `datetime` early in 1970 is no number of seconds.
-        return self._taken(given._replace(timestamp=None), given.timestamp, expected, level)
+        given, time = given._replace(timestamp=None), given.timestamp
+        return self._taken(given, time, expected, level, delivery)
 
     def _taken(
-        self, given: GivenMessages, time: int, expected: int | None, level: Level
+        self,
+        given: GivenMessages,
+        time: int,
+        expected: int | None,
+        level: Level,
+        delivery: bytes = b"",
     ) -> tuple[int, Commit] | None:
         """Let the kernel take a message; None where it does not. Holding `append_lock`."""
         topic, queue_id, body, keys, message_id, headers, timestamp, _later = given
@@ -130,7 +147,7 @@ class SingleAppends:
             return None
         self._look_at(journal)
         offset = self._kernel(
-            self._place, topic, queue_id, body, keys, message_id, headers, timestamp,
+            self._place, topic, queue_id, body, keys, message_id, headers, delivery, timestamp,
             k.NO_EXPECTATION if expected is None else expected,
         )  # fmt: skip
         if offset < 0:

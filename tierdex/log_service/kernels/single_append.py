@@ -99,6 +99,7 @@ _NAME_MOST: Final = np.iinfo(np.uint8).max
 _VALUE_MOST: Final = np.iinfo(np.uint16).max
 _ENTRY: Final = layout.ENTRY_BYTES
 _UNIT: Final = layout.POSITION_UNIT
+_HELD: Final = layout.ROW_HELD
 _QUEUE_ID_MAX: Final = layout.QUEUE_ID_MAX
 _SPACE, _DELETE = np.uint8(ord(" ")), np.uint8(0x7F)
 _C1_LEAD, _C1_END = np.uint8(0xC2), np.uint8(0xA0)  # U+0080 to U+009F in UTF-8: C2 80 to C2 9F
@@ -207,8 +208,7 @@ def _define(
 ) -> Any:
     """Let the node and its journal know a queue; return the node's number of it, or REFUSED."""
     if (
-        not _is_topic(name, length)
-        or not _has_room(queues, length)
+        not _has_room(queues, length)
         or not _has_room(words, length)
         or words[W_NEXT_SLOT] + ROOM_OF_ONE > words[W_SLOT_LIMIT]
     ):
@@ -227,12 +227,14 @@ def _define(
 @short_kernel
 def _append(
     arguments: int, topic: Any, queue_id: Any, body: Any, keys: Any, message_id: Any, headers: Any,
-    timestamp: Any, expected: Any,
+    delivery: Any, timestamp: Any, expected: Any,
 ) -> Any:  # fmt: skip
     """Stage one message; return its offset, or REFUSED with nothing done.
 
-    The ranges are those of `message_columns.check_message`, which says what is wrong. The list of
-    arguments is flat, since each is taken from Python by its own type.
+    The ranges are those of `message_columns.check_message`, which says what is wrong. `delivery` are the
+    items that follow the others of an extra, of a message with a `deliver_at`: only that one may go to
+    the timer's topic, and is held there. The list of arguments is flat, since each is taken from Python by
+    its own type.
     """
     refused = np.int64(REFUSED)
     name, name_bytes, body_bytes = text_address(topic), text_bytes(topic), text_bytes(body)
@@ -243,11 +245,16 @@ def _append(
         or not 0 <= number(queue_id) <= _QUEUE_ID_MAX
         or not 0 <= body_bytes <= _argument(arguments, A_MOST_BODY)
         or not 0 <= extra_bytes <= _argument(arguments, A_MOST_EXTRA)
-        or load_u8(name) < _SPACE  # the timer's topic, which no caller may name
+        or text_bytes(delivery) < 0
+        or (
+            load_u8(name) < _SPACE and text_bytes(delivery) == 0
+        )  # no caller may name the timer's topic
         or not is_number(timestamp)
         or not is_number(expected)
     ):
         return refused
+    is_held = load_u8(name) < _SPACE
+    extra_bytes += text_bytes(delivery)
     queues = carray(numbers_at(_argument(arguments, A_QUEUES)), (WORD_COUNT,))
     turn = _argument(arguments, A_TURN)
     known = find_queue(queues, name, name_bytes, number(queue_id))
@@ -267,13 +274,16 @@ def _append(
     if used + padded > stage[V_LIMIT] - stage[V_ENTRY_USED] - entry:
         return refused
     if not is_placed:
+        if not is_held and not _is_topic(name, name_bytes):
+            return refused
         known = _define(queues, words, stage, name, name_bytes, number(queue_id), turn)
         if known < 0:
             return refused
     of_node = queues[W_STATES] + STATE_BYTES * known
     queue = np.uint32(load_u64(of_node + N_PLACE) & _LOW)
-    begin = write_head(stage[V_ADDRESS] + used, padded, body_bytes, queue, time, base, extra_bytes)
-    begin = _write_extra(begin, keys, message_id, headers)
+    size = (body_bytes | np.int64(_HELD)) if is_held else body_bytes
+    begin = write_head(stage[V_ADDRESS] + used, padded, size, queue, time, base, extra_bytes)
+    begin = _write_bytes(_write_extra(begin, keys, message_id, headers), delivery)
     copy_bytes(begin, text_address(body), body_bytes)
     state = words[W_STATES] + STATE_BYTES * np.int64(queue)
     words[W_BASE_TIME], words[W_HAS_BASE] = base, np.int64(1)  # before a reader may find the row
@@ -286,7 +296,9 @@ def _append(
     return offset
 
 
-_ARGUMENTS: Final = (types.int64, TEXT, INTEGER, BYTES, TEXTS, TEXT, PAIRS, INTEGER, INTEGER)
+_ARGUMENTS: Final = (
+    types.int64, TEXT, INTEGER, BYTES, TEXTS, TEXT, PAIRS, BYTES, INTEGER, INTEGER,
+)  # fmt: skip
 
 
 def load() -> Any:

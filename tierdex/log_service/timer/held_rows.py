@@ -27,6 +27,8 @@ from tierdex.value_rules import INT64_MAX, INT64_MIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tierdex.log_service.append.given_messages import GivenMessages
+
 TIMER_TOPIC: Final = layout.TIMER_TOPIC.decode()
 NO_OFFSET: Final = -1  # of a held message: it gets one when it is delivered
 
@@ -58,6 +60,18 @@ class HeldRows(NamedTuple):
 
     rows: AppendRows
     is_held: np.ndarray  # bool
+    first_due: int
+    hours: tuple[int, ...]
+
+
+class HeldOne(NamedTuple):
+    """One message as it is appended, and the items of its extra that tell of its delivery.
+
+    It waits in the timer's queue of `hours`; without any it is due already.
+    """
+
+    message: GivenMessages
+    delivery: bytes
     first_due: int
     hours: tuple[int, ...]
 
@@ -102,6 +116,17 @@ def hold(rows: AppendRows, deliver_at: np.ndarray, now_ms: int) -> HeldRows:
         int(due.min()) if len(due) else INT64_MAX,
         tuple(np.unique(hours[is_held]).tolist()),
     )
+
+
+def hold_one(message: GivenMessages, deliver_at: int, now_ms: int) -> HeldOne:
+    """Return one checked message as `hold` does rows."""
+    delivery = b"" if deliver_at == AT_ONCE else deliver_at_item(deliver_at)
+    if deliver_at <= now_ms:
+        return HeldOne(message, delivery, deliver_at, ())
+    delivery += target_item(Target(message.topic, message.queue_id, message.timestamp))
+    hour = deliver_at // layout.HOUR_MS
+    held = message._replace(topic=TIMER_TOPIC, queue_id=hour, timestamp=deliver_at)
+    return HeldOne(held, delivery, deliver_at, (hour,))
 
 
 class _Targets(NamedTuple):

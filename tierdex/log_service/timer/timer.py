@@ -48,6 +48,7 @@ from tierdex.log_service.timer.held_rows import (
     Mark,
     delivered,
     hold,
+    hold_one,
 )
 from tierdex.log_service.timer.timer_hours import TimerQueues
 from tierdex.logfile.columns import ROW_BYTES_MOST
@@ -63,10 +64,13 @@ if TYPE_CHECKING:
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.append.active_journal import ActiveJournal
     from tierdex.log_service.append.appender import Appender, AppendRows
+    from tierdex.log_service.append.commit import Commit
     from tierdex.log_service.append.committer import Committer
+    from tierdex.log_service.append.given_messages import GivenMessages
+    from tierdex.log_service.append.single_appends import SingleAppends
     from tierdex.log_service.files.queue_table import QueueTable
     from tierdex.log_service.read.reads import LogReads
-    from tierdex.log_service.timer.held_rows import HeldRows
+    from tierdex.log_service.timer.held_rows import HeldOne, HeldRows
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +95,7 @@ class TimerLog(NamedTuple):
     active: ActiveJournal
     committer: Committer
     appender: Appender
+    singles: SingleAppends
     reads: LogReads
 
 
@@ -134,7 +139,29 @@ class Timer:
             self.wake()
         return Appended(np.where(held.is_held, NO_OFFSET, appended.offsets), appended.commit)
 
-    def _admit(self, held: HeldRows) -> None:
+    def append_one(
+        self, message: GivenMessages, deliver_at: int, level: Level
+    ) -> tuple[int, Commit]:
+        """Stage one message that `check_message` returned, as `append` stages rows.
+
+        Returns its offset, NO_OFFSET while it waits, and the commit that brings it to `level`.
+        """
+        self._open()
+        while True:
+            held = hold_one(message, deliver_at, max(self._gate, self._log.clock.now_ms()))
+            guard = partial(self._admit, held) if held.hours else lambda: None
+            with suppress(_GateMovedError):
+                offset, commit = self._log.singles.append_checked(
+                    held.message, None, level, delivery=held.delivery, guard=guard
+                )
+                break
+        if not held.hours:
+            return offset, commit
+        if deliver_at < self._sleeps_until:
+            self.wake()
+        return NO_OFFSET, commit
+
+    def _admit(self, held: HeldRows | HeldOne) -> None:
         """Let held rows in. Holding `append_lock`."""
         if held.first_due <= self._gate:
             raise _GateMovedError
