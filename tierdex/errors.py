@@ -10,23 +10,23 @@
     ├── AuthenticationError                 send a valid key
     ├── PermissionDeniedError               use a key with the right that the message names
     ├── UnavailableError(retry_after_s)     nothing is lost or applied: try again later
-    │   ├── RateLimitedError                the caller asks more often than it may: go on after that
+    │   ├── RateLimitedError                the caller sends too many requests: wait `retry_after_s`
     │   ├── BacklogFullError                the disk or its budget is full: free space, or repair the store
     │   ├── StoreUnavailableError           the object store cannot be reached or refuses work
-    │   │   └── StoreTimeoutError           ... it did not answer in time: the request may have taken effect
+    │   │   └── StoreTimeoutError           ... no answer in time: the request may have taken effect
     │   └── IncompleteAnswerError(answer)   on_error="fail": a file that had to be read could not be
     ├── StoreRefusedError                   the store refuses (credentials, bucket): correct the settings
-    ├── OwnershipError                      another owner has it
+    ├── OwnershipError                      another owner has the node or the folder
     │   ├── FolderInUseError(holder)        another process writes in this data folder
-    │   ├── NodeInUseError(node)            its owner is alive: choose another node, or take it over
+    │   ├── NodeInUseError(node)            the node's owner is alive: choose another node, or take it over
     │   ├── FencedError                     another owner took the node over: stop, then `tierdex adopt`
-    │   ├── LossyTakeoverError(node)        the log's old disk is not here: bring it, or say what is given up
+    │   ├── LossyTakeoverError(node)        the log's old disk is missing: bring it, or name what is given up
     │   ├── ReadOnlyError                   this index was opened read-only
     │   └── ForkedError                     this process is a fork of the one that opened it: open it again
     ├── ConflictError                       a conditional write lost
-    │   ├── AlreadyExistsError              ... since the object is there already
+    │   ├── AlreadyExistsError              ... the object exists already
     │   ├── FloorError                      the object was named too long ago: upload it under a fresh name
-    │   ├── OffsetMismatchError(next_offset)    another offset is next in the queue: go on from there
+    │   ├── OffsetMismatchError(next_offset)    another offset is next in the queue: continue at `next_offset`
     │   └── OffsetsReusedError(offset)      a crash took offsets back: read again from there
     ├── CorruptFileError(path, reason)      run `tierdex verify`; the file is named in `missing`
     │   ├── LostManifestError               restore the manifest, or open with `--accept-rollback`
@@ -179,7 +179,7 @@ class FolderInUseError(OwnershipError):
 
 
 class NodeInUseError(OwnershipError):
-    """Another folder or process owns the node and gave a sign of life."""
+    """Another folder or process owns the node and has a recent heartbeat."""
 
     def __init__(self, message: str, *, node: str = "") -> None:
         super().__init__(message)

@@ -11,8 +11,8 @@ A row has ``"scope": "read"``, or ``"grants": ["read", "write:orders.*"]`` where
 does not say it. A Tierdex that knows no patterns refuses the second form: it would take a key of one
 topic for a key of all.
 
-The file is its owner's alone (0600). One that anybody may write is refused, since its keys prove nothing;
-one that others may read is told of.
+The file is its owner's alone (0600). A file that other users may write is refused, since its keys prove
+nothing; one that they may read is a warning.
 
 Depends on the ground and app.rights.
 """
@@ -215,7 +215,7 @@ class KeyFile:
             self._seen = None
             return
         if self._filesystem.permissions(self._path) & stat.S_IWOTH:
-            raise CorruptFileError(self._path, f"anybody may write it: `chmod 600 {self._path}`")
+            raise CorruptFileError(self._path, f"every user may write it: `chmod 600 {self._path}`")
         try:
             text = read_file(self._filesystem, self._path)
         except PermissionError as error:

@@ -1,4 +1,4 @@
-"""Writes the owner's sign of life and how far it has published to the store; notices a takeover.
+"""Writes the owner's heartbeat and how far it has published to the store; notices a takeover.
 
 An idle owner commits nothing for days. It writes its live record within every `live_interval`, and often
 enough that a sign is never older than a quarter of `takeover_after`: three may fail before another

@@ -124,7 +124,8 @@ class Forgetter:
     def _refuse_narrow_view(self) -> None:
         if self._view.settings.read_nodes is not None:
             raise InvalidRequestError(
-                "only some nodes are read here: ask where all are", field="read_nodes"
+                "this reader reads some nodes only: send the request to a reader of all nodes",
+                field="read_nodes",
             )
 
     def pending(self) -> list[str]:

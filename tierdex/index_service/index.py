@@ -116,7 +116,7 @@ class Index(OperatedIndex):
         read-only. Any setting is a keyword (see settings.py). `clock`, `ids`,
         `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one
         node, whose name it remembers; `adopt` publishes its files under another one. A node whose
-        owner gave a sign of life within `takeover_after` is taken over only with `takeover`; the
+        owner had a heartbeat within `takeover_after` is taken over only with `takeover`; the
         folder that had the node last has it again at once. `accept_rollback` accepts a store that
         was set back to an older copy on purpose; its lost entries stay lost.
         Raises NodeInUseError, LostManifestError when the store knows less of the node than before,

@@ -93,7 +93,7 @@ class MessageLog(OperatedLog):
         `store` alone (`read_only`): what `node` has published; it may be left out where the store
         has one log.
 
-        `takeover` takes the node from an owner that gave a sign of life lately, and fences it. A log that
+        `takeover` takes the node from an owner with a recent heartbeat, and fences it. A log that
         another folder had goes on here once it was handed over (`hand_over`), else only with
         ``takeover="lossy"``: then what was not published is given up, and its offsets are given anew under a
         higher generation. `adopt` publishes what a fenced folder still holds under another `node`.

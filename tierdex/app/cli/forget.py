@@ -83,7 +83,7 @@ def forget(
         )
     if source and (url is not None or topic is not None or at is not None):
         raise InvalidRequestError(
-            "stands alone, and not with --url: files are known where their entries are",
+            "must be given alone, and without --url: the data folder knows the source files",
             field="--source",
         )
     target = Target(data, store, url, api_key)

@@ -218,7 +218,7 @@ class Brokers:
 
 
 class _Connection(Client):  # type: ignore[misc]
-    """A connection to one broker. It sends no signs of life: its loop stands still between calls."""
+    """A connection to one broker. It sends no heartbeats: its loop stands still between calls."""
 
     def __init__(
         self, host: str, port: int, context: ssl.SSLContext | None, brokers: Brokers

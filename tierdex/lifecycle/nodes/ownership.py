@@ -15,11 +15,11 @@ Jobs write to nodes without an epoch (`shared_node`); owners never touch one of 
 
 A fenced owner keeps answering; it commits nothing and deletes nothing.
 
-An owner's signs tell that it lives: its newest commit, and the hint that it rewrites now and then
-(`sign`). Their age is counted by the store's clock alone, which dates the signs and the object that
+An owner's heartbeats show that it lives: its newest commit, and the hint that it rewrites now and then
+(`sign`). Their age is counted by the store's clock alone, which dates them and the object that
 asks for the time; no other clock can make a living owner look dead (decision 0024).
 
-With every commit and every sign an owner tells how far it has published (live_record, and
+With every commit and every heartbeat an owner tells how far it has published (live_record, and
 decision 0028). Only its folder holds the entries that it acknowledged and did not publish: an
 owner that takes the node without that folder lists them as `outstanding`, so that answers name
 them.
@@ -112,7 +112,7 @@ class ClaimTerms(NamedTuple):
     that is to be claimed, whether it is ours already, and whether its owner ended with everything
     published: it may raise, before anything is committed.
 
-    A living owner is one that gave a sign within `takeover_after_s` seconds: its node is taken only with
+    A living owner had a heartbeat within `takeover_after_s` seconds: its node is taken only with
     `takeover`. One that said that it ended, and holds nothing unpublished, is followed at once.
     `accept_rollback` takes it also when the store knows less of the node than before.
     """
@@ -251,7 +251,7 @@ class OwnedNode:
         try:
             self._voice.time.measure(self._log.store.head(self._log.paths.hint).modified_ms)
         except (UnavailableError, StoreRefusedError, NotFoundError) as error:
-            # Not swallowed for good: our time only lags until the next sign.
+            # Not swallowed for good: our time only lags until the next heartbeat.
             logger.debug("time not measured", extra={"node": self._log.node, "error": str(error)})
 
     def _make_live(self) -> LiveRecord | None:
@@ -370,7 +370,7 @@ def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
 
     A living owner is left alone: only the entries that earlier owners left outstanding are given
     up. The commit is made in the owner's name and fences no owner. An owner that was given up and
-    still lives makes its entries count again with its next sign. Raises NodeInUseError when only a
+    still lives makes its entries count again with its next heartbeat. Raises NodeInUseError when only a
     living owner has unpublished entries, OwnershipError for a shared node, NotFoundError, and as
     the log.
     """
@@ -385,7 +385,7 @@ def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
         if lives and not state.outstanding:
             raise NodeInUseError(
                 f"the owner of node {state.node} is alive and publishes its entries: nothing to give up. "
-                f"Its last sign is {silent_s:.0f} s old; one that is gone is retired after {until_s:.0f} s",
+                f"Its last heartbeat is {silent_s:.0f} s old; a node can be retired after {until_s:.0f} s",
                 node=state.node,
             )
         if not state.outstanding and (state.is_retired or is_closed(state, log.live)):
@@ -404,7 +404,7 @@ def _check_owned(state: ManifestState) -> None:
 
 
 def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, terms: ClaimTerms) -> None:
-    """Raise NodeInUseError when the node's owner, if it has one, gave a recent sign of life."""
+    """Raise NodeInUseError when the node's owner, if it has one, has a recent heartbeat."""
     after_s = terms.takeover_after_s
     if after_s <= 0:
         return
@@ -419,15 +419,17 @@ def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, terms: 
             "published: open the node with that folder, or publish them first (`tierdex compact --roll`)"
         )
     else:
-        what = f"node {log.node} has another owner, which gave a sign of life {ago}: it would be fenced"
+        what = (
+            f"node {log.node} has another owner, whose last heartbeat was {ago}: it would be fenced"
+        )
     if terms.memory.number:
         what += (
             f". This folder had the node before; another owner followed it (epoch {state.epoch})"
         )
     raise NodeInUseError(
         f"{what}. Use another node (node=NAME, --set node=NAME), or --url where it "
-        f"serves; if it is gone for good, say --take-over (takeover=True). Unasked a node is taken "
-        f"over after {after_s:g} s of silence (takeover_after)",
+        f"serves; if its owner is gone for good, use --take-over (takeover=True). Without it a node "
+        f"is taken over {after_s:g} s after the last heartbeat (takeover_after)",
         node=log.node,
     )
 
@@ -444,13 +446,13 @@ def _tell_following(state: ManifestState, memory: OwnerMemory) -> None:
 
 
 def _silent_s(log: ManifestLog, state: ManifestState, ids: IdSource) -> float:
-    """Return for how many seconds, by the store's clock, the node's owner gave no sign."""
-    signs_ms = []
+    """Return the seconds since the last heartbeat of the node's owner, by the store's clock."""
+    heartbeats_ms = []
     for key in (log.paths.manifest(state.number), log.paths.hint):
         try:
-            signs_ms.append(log.store.head(key).modified_ms)
+            heartbeats_ms.append(log.store.head(key).modified_ms)
         except NotFoundError:
             continue
-    # After the signs were read: a sign given in between counts as given now.
+    # After the heartbeats were read: one in between counts as now.
     now_ms = read_store_time(log.store, log.paths.prefix, ids)
-    return (now_ms - max(signs_ms, default=now_ms)) / 1000
+    return (now_ms - max(heartbeats_ms, default=now_ms)) / 1000

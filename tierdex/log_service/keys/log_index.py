@@ -209,7 +209,7 @@ class LogIndex:
         wanted = [file for file in self._log.kind.note.files.values() if file.number > behind]
         if wanted and self._unknown() is not None:
             raise UnavailableError(
-                "the index is gone, and the store cannot be reached with the messages to make it anew from",
+                "the index is lost, and it is rebuilt from messages of the store, which cannot be reached",
                 retry_after_s=5.0,
             )
         return Dispatcher(self.table, self.node, put, source, behind=behind)

@@ -58,7 +58,7 @@ def settle_note(
     except CorruptFileError as error:
         if state is None:
             raise UnavailableError(
-                f"{error}, and the store cannot be reached: where queues go on is not known",
+                f"{error}, and the store cannot be reached: the next offsets of the queues are not known",
                 retry_after_s=5.0,
             ) from error
         is_expected = is_void(

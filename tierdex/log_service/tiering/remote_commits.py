@@ -196,7 +196,7 @@ class RemoteCommits:
         if not still_here and not all(
             log_index is not None and log_index.is_published(uuid) for uuid in left
         ):
-            raise UnavailableError("was not published: the log has it no more")
+            raise UnavailableError("was not published: its file is no longer in the log")
         return not still_here
 
     def _refusal(self) -> TierdexError | None:
