@@ -26,7 +26,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tierdex.app.cli.opening import parse_settings
+from tierdex.app.cli.inputs.opening import parse_settings
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import LocalFileSystem

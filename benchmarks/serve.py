@@ -13,7 +13,7 @@ from fastapi import FastAPI, Query
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
 
 from tierdex import Index
-from tierdex.app.cli.keys import open_key_file
+from tierdex.app.cli.commands.keys import open_key_file
 from tierdex.app.http.application import create_app
 from tierdex.app.http.models import Answer
 from tierdex.app.http.parameters import EntriesQuery  # noqa: TC001 - FastAPI reads the annotation

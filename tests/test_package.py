@@ -109,7 +109,9 @@ def test_query_command_loads_nothing_that_only_writers_batches_and_other_command
         index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
         index.roll()
         index.run_compaction()
-    commands = [f"tierdex.app.cli.{name}" for name in (*COMMANDS, *GROUPS) if name != "query"]
+    commands = [
+        f"tierdex.app.cli.commands.{name}" for name in (*COMMANDS, *GROUPS) if name != "query"
+    ]
     unwanted = [
         "pyarrow.compute",
         *commands,

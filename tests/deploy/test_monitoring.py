@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.deploy.conftest import DEPLOY, ROOT
 from tierdex import MessageLog
-from tierdex.app.cli.follow_metrics import _FollowCollector
+from tierdex.app.cli.terminal.follow_metrics import _FollowCollector
 from tierdex.app.http.metrics import Metrics
 from tierdex.app.probe.metrics import ProbeMetrics
 from tierdex.app.probe.prober import Outcome, Step

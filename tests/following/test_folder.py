@@ -14,7 +14,7 @@ import pytest
 import tierdex
 from tests.following.test_follower import offsets, opened
 from tests.patience import PATIENCE_S
-from tierdex.app.cli.follow_metrics import follow_metrics
+from tierdex.app.cli.terminal.follow_metrics import follow_metrics
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.follow import follow

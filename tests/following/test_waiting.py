@@ -13,7 +13,7 @@ import pytest
 from tests.following.test_follower import opened
 from tests.following.worlds import WORLDS, make_records
 from tests.patience import wait_until
-from tierdex.app.cli.follow_metrics import follow_metrics
+from tierdex.app.cli.terminal.follow_metrics import follow_metrics
 from tierdex.clock import SystemClock
 from tierdex.following.follow import follow
 from tierdex.resolving.message_fetcher import MessageFetcher

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from tests.patience import PATIENCE_S
 from tests.pipeline.conftest import key_rows, read
 from tierdex import Index
-from tierdex.app.cli import spark_session
 from tierdex.app.cli.commands import make_cli
+from tierdex.app.cli.inputs import spark_session
 from tierdex.pipeline import last_scan
 from tierdex.pipeline.jobs.snapshot import take_snapshot
 from tierdex.storage_layer.open import open_store

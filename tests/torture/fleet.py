@@ -60,8 +60,8 @@ class Put(NamedTuple):
 
 def serve_node(data, store, settings, environment, takeover, said, telling):
     """Be `tierdex serve`, perhaps with --take-over; tell the address. Its log goes to the file `said`."""
-    from tierdex.app.cli.keys import open_key_file
-    from tierdex.app.cli.serve import Served, run, server_settings
+    from tierdex.app.cli.commands.keys import open_key_file
+    from tierdex.app.cli.commands.serve import Served, run, server_settings
 
     os.environ.update(environment)
     with open(said, "w") as file:

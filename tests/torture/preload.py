@@ -20,7 +20,7 @@ _MODULES = (
     "tests.torture.stopped_logs",
     "tests.torture.stopped_owners",
     "tests.torture.writers",
-    "tierdex.app.cli.serve",
+    "tierdex.app.cli.commands.serve",
     "tierdex.app.http.server",
     "tierdex.index_service.batch.batch_queries",
     "tierdex.index_service.peers.answering",

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from tierdex.app.cli import options
-from tierdex.app.cli.compiling_line import show_compilations
-from tierdex.app.cli.exits import reporting, say
-from tierdex.app.cli.keys import open_key_file
-from tierdex.app.cli.log_lines import show_warnings_with_fields
-from tierdex.app.cli.opening import DEFAULT_DATA, holds_log, parse_settings
-from tierdex.app.cli.progress_bar import progress_bar
-from tierdex.app.cli.serve import Served, run, server_settings
+from tierdex.app.cli.commands.keys import open_key_file
+from tierdex.app.cli.commands.serve import Served, run, server_settings
+from tierdex.app.cli.inputs.opening import DEFAULT_DATA, holds_log, parse_settings
+from tierdex.app.cli.terminal import options
+from tierdex.app.cli.terminal.compiling_line import show_compilations
+from tierdex.app.cli.terminal.exits import reporting, say
+from tierdex.app.cli.terminal.log_lines import show_warnings_with_fields
+from tierdex.app.cli.terminal.progress_bar import progress_bar
 from tierdex.errors import InvalidRequestError
 
 TRY_INDEX = """

@@ -18,10 +18,10 @@ from tests.damaged_manifests import DAMAGES, write_two_nodes
 from tests.rocketmq.rocketmq_files import make_vector
 from tests.servers.tierdex_server import running_tierdex
 from tierdex.app.cli.commands import COMMANDS, make_cli
-from tierdex.app.cli.cost import Prices, Requests, Stored, counted_requests, monthly_bill
-from tierdex.app.cli.exits import reporting
-from tierdex.app.cli.options import Form
-from tierdex.app.cli.output import write_fields
+from tierdex.app.cli.commands.cost import Prices, Requests, Stored, counted_requests, monthly_bill
+from tierdex.app.cli.terminal.exits import reporting
+from tierdex.app.cli.terminal.options import Form
+from tierdex.app.cli.terminal.output import write_fields
 from tierdex.app.keys import KeyFile
 from tierdex.clock import SystemClock
 from tierdex.filesystem import LocalFileSystem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tierdex.app.cli.opening import show_settings
+from tierdex.app.cli.inputs.opening import show_settings
 from tierdex.resolving.show_settings import load_show_settings
 
 

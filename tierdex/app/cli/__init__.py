@@ -15,8 +15,8 @@ import os
 import sys
 
 from tierdex.app.cli.commands import make_cli
-from tierdex.app.cli.compiling_line import show_compilations
-from tierdex.app.cli.log_lines import show_warnings_with_fields
+from tierdex.app.cli.terminal.compiling_line import show_compilations
+from tierdex.app.cli.terminal.log_lines import show_warnings_with_fields
 
 
 def main() -> None:

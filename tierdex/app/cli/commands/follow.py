@@ -1,0 +1,203 @@
+"""`tierdex follow SOURCE`: indexes a log that others keep, as it grows.
+
+Depends on app.c_memory, following, filesystem and the rest of app.cli.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierdex.app.c_memory import keep_few_arenas
+from tierdex.app.cli.inputs.opening import (
+    Target,
+    opened_for_writing,
+    opened_log,
+    parse_settings,
+)
+from tierdex.app.cli.terminal import options
+from tierdex.app.cli.terminal.exits import say
+from tierdex.app.cli.terminal.follow_display import follow_display
+from tierdex.app.cli.terminal.follow_metrics import follow_metrics
+from tierdex.app.cli.terminal.options import Form
+from tierdex.app.cli.terminal.output import write_fields
+from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tierdex.following.follower import Follower
+
+
+class OnMissing(StrEnum):
+    """What to do about a message that lacks a wanted key."""
+
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+def follow(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or rabbitmq://HOST:PORT/STREAM."
+        ),
+    ],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", "-k", help="key, header:NAME, $.json.path or {template}; repeatable."
+        ),
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="The same, for the message ID.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Topic (default: the source's name).")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Field that holds the time (default: the record's own time).")
+    ] = None,
+    timezone: Annotated[str, typer.Option(help="Time zone of times that name none.")] = "UTC",
+    partitions: Annotated[
+        str | None, typer.Option(help="Partitions to index: 0,1,5 (default: all).")
+    ] = None,
+    ordinal: Annotated[
+        str, typer.Option(help="i/n: index the i-th of n shares of the partitions, i from 0.")
+    ] = "0/1",
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop at the present end of the log.")
+    ] = False,
+    on_missing: Annotated[
+        OnMissing, typer.Option(help="A message without a wanted key: skip (and count) or fail.")
+    ] = OnMissing.SKIP,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep", help="Store the messages, too, in a message log of the data folder."
+        ),
+    ] = False,
+    accept_other_log: Annotated[
+        bool,
+        typer.Option(
+            "--accept-other-log",
+            help="Accept that the source is another log than before, and index it from its beginning.",
+        ),
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve /metrics on this port of 127.0.0.1 while it runs; 0: any free port."
+        ),
+    ] = None,
+    source_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source-option", metavar="NAME=VALUE", help="Option of the source; repeatable."
+        ),
+    ] = None,
+    source_config: Annotated[
+        Path | None, typer.Option(help="File of NAME=VALUE lines: the place for passwords.")
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+    take_over: options.TakeOver = False,
+    accept_rollback: options.AcceptRollback = False,
+) -> None:
+    """Index the log of another system from the last indexed record on.
+
+    Runs until a signal, or with --once to the end of the log.
+    """
+    from tierdex.following.follow import follow as follow_source
+
+    keep_few_arenas()
+    said = _source_options(source_option, source_config)
+    target, settings = Target(data, store), parse_settings(setting)
+    if keep and (take_over or accept_rollback):
+        raise InvalidRequestError(
+            "takes no --take-over and no --accept-rollback: `tierdex log take-over` comes first",
+            field="--keep",
+        )
+    opening = (
+        opened_log(target, settings, writing=True)
+        if keep
+        else opened_for_writing(
+            target, settings, takeover=take_over, accept_rollback=accept_rollback
+        )
+    )
+    with opening as into:
+        follower = follow_source(
+            into,
+            source,
+            keys=key or (),
+            message_id=message_id,
+            time=time,
+            timezone=timezone,
+            topic=topic,
+            options=said,
+            partitions=_numbers(partitions),
+            ordinal=_ordinal(ordinal),
+            once=once,
+            on_missing=on_missing.value,
+            accept_other_log=accept_other_log,
+        )
+        with (
+            follow_metrics(follower.status, metrics_port) as port,
+            _stopped_by_signals(follower),
+            follow_display(follower.status, say),
+        ):
+            if port is not None:
+                say(f"metrics on http://127.0.0.1:{port}/metrics")
+            status = follower.run()
+    write_fields(output, {"topic": status.topic, **status.counts()})
+
+
+@contextmanager
+def _stopped_by_signals(follower: Follower) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the follower, which saves its entries first."""
+    caught = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(each, lambda *_: follower.stop()) for each in caught]
+    try:
+        yield
+    finally:
+        for each, handler in zip(caught, before, strict=True):
+            signal.signal(each, handler)
+
+
+def _source_options(pairs: list[str] | None, config: Path | None) -> dict[str, str]:
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.following.sources.options import read_options
+
+    said = {} if config is None else read_options(LocalFileSystem(), config)
+    for pair in pairs or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InvalidRequestError("is not NAME=VALUE", field="--source-option")
+        said[name] = value
+    return said
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"{text!r} is not a list of numbers, as in 0,1,5", field="--partitions"
+        ) from error
+
+
+def _ordinal(text: str) -> tuple[int, int]:
+    number, _, count = text.partition("/")
+    try:
+        return int(number), int(count)
+    except ValueError as error:
+        raise InvalidRequestError(f"{text!r} is not i/n: 0/3", field="--ordinal") from error

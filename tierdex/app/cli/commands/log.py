@@ -1,0 +1,398 @@
+"""`tierdex log`: append messages to a message log, read, follow and list its queues.
+
+Depends on times, codecs, log_service, settings and the rest of app.cli.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from tierdex.app.cli.commands.log_ownership import hand_over, take_over
+from tierdex.app.cli.inputs.opening import (
+    DEFAULT_DATA,
+    Target,
+    holds_log,
+    opened_log,
+    parse_settings,
+)
+from tierdex.app.cli.terminal import options
+from tierdex.app.cli.terminal.asked_times import asked_range, asked_time
+from tierdex.app.cli.terminal.exits import Exit, reporting, say
+from tierdex.app.cli.terminal.options import Encoding, Form, Level
+from tierdex.app.cli.terminal.output import printable, write_fields, write_rows
+from tierdex.app.cli.terminal.telling import tell_age, tell_hints
+from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.log_service.read_policy import ReadPolicy
+from tierdex.times import format_time, parse_time
+
+if TYPE_CHECKING:
+    from tierdex.log_service.answer import Message, ReadAnswer
+
+Topic = Annotated[str, typer.Option("--topic", "-t", help="Topic.")]
+QueueId = Annotated[int, typer.Option("--queue-id", "-q", help="Queue of the topic.")]
+Offset = Annotated[int, typer.Option(help="First offset.")]
+MaxCount = Annotated[int, typer.Option("--max-count", "-m", help="Maximum number of messages.")]
+Visible = Annotated[Level, typer.Option(help="Read only messages that have reached this level.")]
+Policy = Annotated[
+    ReadPolicy | None,
+    typer.Option(help="Where published messages are read from (default: the setting)."),
+]
+Written = Annotated[
+    Encoding,
+    typer.Option(help="How bodies are printed; a body that is not UTF-8 is printed as base64."),
+]
+COLUMNS = ("offset", "time", "keys", "message_id", "body")
+CSV_COLUMNS = (
+    "topic", "queue_id", "offset", "timestamp", "keys", "message_id", "headers", "encoding", "body",
+)  # fmt: skip
+_FOLLOW_S = 3600.0  # of one read that waits
+
+
+def make_cli() -> typer.Typer:
+    """Return the command group."""
+    cli = typer.Typer(
+        help="Append to a message log; read, follow and list its queues.", no_args_is_help=True
+    )
+    for command in (append, read, tail, get, queues, offsets, timers):
+        cli.command(command.__name__)(reporting(command))
+    cli.command("hand-over")(reporting(hand_over))
+    cli.command("take-over")(reporting(take_over))
+    return cli
+
+
+def append(
+    body: Annotated[str | None, typer.Argument(help="Body as text.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None,
+    queue_id: QueueId = 0,
+    file: Annotated[
+        Path | None, typer.Option(help="Read the body from this file; `-` is stdin.")
+    ] = None,
+    lines: Annotated[
+        Path | None,
+        typer.Option("--lines", help="Read messages as JSON lines from this file; `-` is stdin."),
+    ] = None,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Message ID.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header; repeatable.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
+    ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(help="Delay the message until this time: milliseconds or RFC 3339."),
+    ] = None,
+    expect_offset: Annotated[
+        int | None, typer.Option(help="Append only if this offset is next in the queue.")
+    ] = None,
+    durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Append one message, or many as JSON lines: all or none."""
+    level, settings = durability.value, parse_settings(setting)
+    if sum(each is not None for each in (body, file, lines)) != 1:
+        raise InvalidRequestError("give a BODY, --file or --lines", field="append")
+    if lines is not None:
+        columns = _read_lines(lines, settings)
+        with opened_log(Target(data, store, url, api_key), settings, writing=True) as log:
+            receipt = log.append_batch(**columns, durability=level)
+        rows = [
+            {"topic": topic, "queue_id": queue_id, "offset": _offset(offset)}
+            for topic, queue_id, offset in zip(
+                columns["topic"], columns["queue_id"], receipt.offsets.tolist(), strict=True
+            )
+        ]
+        write_rows(output, rows, ("topic", "queue_id", "offset"), whole={"appended": rows})
+        return
+    if topic is None:
+        raise InvalidRequestError("--topic is needed", field="append")
+    message = {
+        "topic": topic, "queue_id": queue_id, "body": _body(body, file), "keys": key or None,
+        "message_id": message_id, "headers": [_header(each) for each in header or ()] or None,
+        "timestamp": None if timestamp is None else parse_time(timestamp, field="--timestamp"),
+        "deliver_at": None if deliver_at is None else parse_time(deliver_at, field="--deliver-at"),
+    }  # fmt: skip
+    with opened_log(Target(data, store, url, api_key), settings, writing=True) as log:
+        offset = log.append(**message, expect_offset=expect_offset, durability=level)
+    row = {
+        "topic": topic, "queue_id": queue_id, "offset": _offset(offset), "durability": level,
+    }  # fmt: skip
+    write_fields(output, row)
+
+
+def _offset(offset: int) -> int | None:
+    return None if offset < 0 else offset  # it waits for its `deliver_at`
+
+
+def _body(text: str | None, file: Path | None) -> bytes:
+    if file is None:
+        return (text or "").encode("utf-8", "surrogateescape")
+    return _bytes_of(file)
+
+
+def _bytes_of(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+
+
+def _header(pair: str) -> tuple[str, bytes]:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        raise InvalidRequestError(f"{pair!r} is not NAME=VALUE", field="--header")
+    return name, value.encode("utf-8", "surrogateescape")
+
+
+def _read_lines(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+    from tierdex.app.http.codecs.messages_in import read_message_lines
+    from tierdex.clock import SystemClock
+    from tierdex.settings import load_settings
+
+    lines = _bytes_of(path)
+    columns = read_message_lines(lines, load_settings(**settings), SystemClock().now_ms()).columns
+    return dict(columns)
+
+
+def read(
+    topic: Topic,
+    queue_id: QueueId = 0,
+    offset: Offset = 0,
+    max_count: MaxCount = 100,
+    max_bytes: Annotated[
+        int, typer.Option(help="Maximum bytes of bodies, after the first message.")
+    ] = 1 << 20,
+    visible: Visible = Level.DISK,
+    policy: Policy = None,
+    encoding: Written = Encoding.TEXT,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Read messages of a queue from an offset on.
+
+    Exit code 0 found, 3 not found, 4 incomplete.
+    """
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+        answer: ReadAnswer = log.read(
+            topic, queue_id, offset,
+            max_count=max_count, max_bytes=max_bytes, visible=visible.value, policy=policy,
+        )  # fmt: skip
+    from tierdex.app.http.codecs.messages_out import messages_document
+
+    document = messages_document(answer, encoding.value)
+    _write(output, document["messages"], whole=document)
+    if answer.from_begin:
+        say(f"the queue begins at offset {answer.begin_offset}")
+    if len(answer) and answer.next_offset < answer.end_offset:
+        say(f"there is more: --offset {answer.next_offset} (the end is {answer.end_offset})")
+    if not answer.complete:
+        _tell_missing(answer)
+        raise typer.Exit(Exit.INCOMPLETE)
+    if not len(answer):
+        say(f"no message at offset {offset}: the queue ends at {answer.end_offset}")
+        raise typer.Exit(Exit.NOT_FOUND)
+
+
+def _tell_missing(answer: ReadAnswer) -> None:
+    for file, reason, *_ in answer.missing:
+        say(f"incomplete: offset {answer.next_offset} could not be read: {file}: {reason}")
+
+
+def _write(
+    form: Form, rows: list[dict[str, Any]], *, whole: Any, columns: tuple[str, ...] = COLUMNS
+) -> None:
+    if form is Form.TABLE:
+        if rows:
+            for row in rows:
+                row["time"] = format_time(row["timestamp"])
+            write_rows(form, rows, columns, whole=whole)
+        return
+    write_rows(form, rows, CSV_COLUMNS if form is Form.CSV else COLUMNS, whole=whole)
+
+
+def tail(
+    topic: Topic,
+    queue_id: QueueId = 0,
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=0, help="Begin this many messages before the end.")
+    ] = 10,
+    follow: Annotated[bool, typer.Option(help="Wait for new messages until interrupted.")] = True,
+    visible: Visible = Level.DISK,
+    policy: Policy = None,
+    encoding: Written = Encoding.TEXT,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Print the newest messages of a queue, one per line, then new messages as they arrive.
+
+    A line has offset, time and body, or with `--output ndjson` a JSON object.
+    """
+    if output not in (Form.TABLE, Form.NDJSON):
+        raise InvalidRequestError("table or ndjson", field="--output")
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+        end = log.end_offset(topic, queue_id, level=visible.value)
+        reader = log.reader(
+            topic, queue_id, max(0, end - last), visible=visible.value, policy=policy,
+            wait=_FOLLOW_S if follow else 0.0,
+        )  # fmt: skip
+        while True:
+            for message in reader:
+                typer.echo(_line(output, message, encoding.value))
+            if not follow:
+                return
+
+
+def _line(form: Form, message: Message, encoding: str) -> bytes:
+    from tierdex.app.http.codecs.messages_out import message_document
+
+    if form is Form.NDJSON:
+        return orjson.dumps(message_document(message, encoding))
+    written = printable(message_document(message, encoding)["body"]).encode()
+    return b"%d %s %s" % (message.offset, format_time(message.timestamp).encode(), written)
+
+
+def get(
+    topic: options.AskedTopic = None,
+    key: options.AskedKey = None,
+    message_id: options.AskedId = None,
+    begin: options.Begin = None,
+    end: options.End = None,
+    max_count: MaxCount = 64,
+    cursor: options.Cursor = None,
+    visible: Visible = Level.DISK,
+    policy: Policy = None,
+    fresh_within: options.FreshWithin = None,
+    encoding: Written = Encoding.TEXT,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Find the messages of a key or message ID, newest arrival first, with their bodies.
+
+    Exit code 0 found, 3 not found, 4 incomplete. The command opens a folder as its owner: while a service
+    owns the folder, use --url.
+    """
+    times = asked_range(begin, end)
+    target = Target(data, store, url, api_key)
+    is_mounted = target.url is None and target.message_folder is None
+    if (
+        url is None and not is_mounted and not holds_log(data or DEFAULT_DATA)
+    ):  # a question makes none
+        raise NotFoundError(f"{data or DEFAULT_DATA} holds no message log: is the path right?")
+    with opened_log(target, parse_settings(setting), writing=not is_mounted) as log:
+        found = log.get(
+            topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
+            visible=visible.value, policy=policy, fresh_within=fresh_within, hints=True, **times,
+        )  # fmt: skip
+    from tierdex.app.http.codecs.messages_out import found_document
+
+    document = found_document(found, encoding.value)
+    if found.next_cursor is not None and output is not Form.JSON:
+        say("the newest arrivals first; messages that are newer in time may be on a later page")
+    _write(output, document["messages"], whole=document, columns=("topic", "queue_id", *COLUMNS))
+    if found.next_cursor is not None and output is not Form.JSON:
+        say(f"there may be more: --cursor {found.next_cursor}")
+    for name, queue_id, offset in found.expired:
+        say(f"gone from the log by its age: {name} queue {queue_id} offset {offset}")
+    if not len(found):
+        say("nothing in what could be asked" if found.missing else "not found")
+    tell_hints(found)
+    if found.missing or not len(found):
+        tell_age(found)
+    for file, reason, *_ in found.missing:
+        say(f"incomplete: {file}: {reason}")
+    if found.missing:
+        raise typer.Exit(Exit.INCOMPLETE)
+    if not len(found):
+        raise typer.Exit(Exit.NOT_FOUND)
+
+
+def queues(
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Topic whose queues to list.")
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """List the topics of a message log, or the queues of one topic with their offsets."""
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+        if topic is None:
+            topics = log.topics() if url is None else log.log_topics()
+            rows: list[dict[str, Any]] = [{"topic": name} for name in topics]
+        else:
+            rows = [
+                {
+                    "queue_id": each,
+                    "begin_offset": log.begin_offset(topic, each),
+                    "end_offset": log.end_offset(topic, each),
+                }
+                for each in log.queues(topic)
+            ]
+    columns = ("topic",) if topic is None else ("queue_id", "begin_offset", "end_offset")
+    whole = {"topics": [row["topic"] for row in rows]} if topic is None else {"queues": rows}
+    write_rows(output, rows, columns, whole=whole)
+
+
+def offsets(
+    topic: Topic,
+    queue_id: QueueId = 0,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(help="Print the least offset whose message is not older than this time."),
+    ] = None,
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Print the first offset of a queue, and its end at each level."""
+    queue = (topic, queue_id)
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+        told: dict[str, Any] = {
+            "begin_offset": log.begin_offset(*queue),
+            "end_offsets": log.end_offsets(*queue),
+        }
+        if timestamp is not None:
+            told["offset"] = log.offset_at(*queue, asked_time(timestamp, "--timestamp"))
+    write_fields(output, told)
+
+
+def timers(
+    data: options.Data = None,
+    store: options.Store = None,
+    url: options.Url = None,
+    api_key: options.ApiKey = None,
+    output: options.Output = Form.TABLE,
+    setting: options.Set = None,
+) -> None:
+    """Count the delayed messages (`deliver_at`) by the hour in which they are due."""
+    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+        rows: list[dict[str, Any]] = [hour._asdict() for hour in log.timers()]
+    write_rows(output, rows, ("begin", "message_count"), whole={"hours": rows})

@@ -1,0 +1,278 @@
+"""`tierdex spark build | lookup | merge | verify | index`: the pipeline's jobs.
+
+Each job runs in a session at `--master` (this machine by default) and reports its result.
+Credentials come from the environment.
+
+Depends on pipeline and the rest of app.cli.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierdex.app.cli.inputs.spark_session import Start, in_session
+from tierdex.app.cli.terminal import options
+from tierdex.app.cli.terminal.exits import Exit, reporting, say
+from tierdex.app.cli.terminal.options import Form, Output
+from tierdex.app.cli.terminal.output import write_fields, write_rows
+from tierdex.app.cli.terminal.telling import tell_age
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
+
+Store = Annotated[
+    str, typer.Argument(help="s3://BUCKET/PREFIX, or a folder that all machines share.")
+]
+Node = Annotated[str, typer.Option(help="The shared node that publishes the files.")]
+Target = Annotated[int, typer.Option(min=1, help="Maximum number of entries of one file.")]
+Nodes = Annotated[
+    list[str] | None, typer.Option("--from", help="Merge only these nodes; repeatable.")
+]
+
+
+def make_cli() -> typer.Typer:
+    """Return the command group."""
+    cli = typer.Typer(
+        help="Build, look up, merge, verify and index with Spark.", no_args_is_help=True
+    )
+    commands: dict[str, Callable[..., None]] = {
+        "build": build,
+        "lookup": lookup,
+        "merge": merge,
+        "verify": verify,
+        "index": index,
+    }
+    for name, command in commands.items():
+        cli.command(name)(reporting(in_session(command)))
+    cli.command("pack")(reporting(pack))
+    return cli
+
+
+def build(
+    start: Start,
+    source: Annotated[str, typer.Argument(help="Parquet, JSON lines, ORC or CSV with entries.")],
+    store: Store,
+    sql: Annotated[
+        str | None, typer.Option(help="Query over the view `input` that makes the entries.")
+    ] = None,
+    node: Node = "spark",
+    target_entries: Target = 5_000_000,
+    time_bucket: Annotated[
+        str | None, typer.Option(help="Period of one file: '1 hour', '1 day'.")
+    ] = None,
+    offsets: Annotated[str, typer.Option(help="What an offset is: bytes, or sequence.")] = "bytes",
+    format: Annotated[str | None, typer.Option(help="Spark's name of the input format.")] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Publish a table of entries as index files."""
+    from tierdex.pipeline import build as run_build
+
+    with start() as spark:
+        frame = _read(spark, source, format)
+        if sql is not None:
+            frame.createOrReplaceTempView("input")
+            frame = spark.sql(sql)
+        rows = run_build(
+            frame, store, node=node, target_entries=target_entries, time_bucket=time_bucket,
+            options={"offsets": offsets},
+        )  # fmt: skip
+    write_fields(output, {"rows": rows})
+
+
+def lookup(
+    start: Start,
+    keys: Annotated[str, typer.Argument(help="Table with topic and key, or message_id.")],
+    store: Store,
+    out: Annotated[
+        str | None, typer.Option(help="Write Parquet, JSON or CSV to this place instead of stdout.")
+    ] = None,
+    how: Annotated[str, typer.Option(help="left, or inner.")] = "left",
+    max_count: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of entries of one row.")
+    ] = None,
+    on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail",
+    fresh_within: options.FreshWithin = None,
+    nodes: Nodes = None,
+    id_time: Annotated[
+        str | None,
+        typer.Option(
+            help="Time that the message IDs contain: uuidv7, ulid, snowflake:EPOCH_MS or off."
+        ),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option(help="Spark's name of the format of the keys.")
+    ] = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Look up many keys at once in the published files.
+
+    Exit code 4 when a file could not be read, or a manifest is too old (--on-error partial).
+    """
+    from tierdex.pipeline import last_scan
+    from tierdex.pipeline import lookup as run_lookup
+
+    rows, columns = None, []
+    with start() as spark:
+        found = run_lookup(
+            spark,
+            store,
+            _read(spark, keys, format),
+            how=how,
+            max_count=max_count,
+            on_error=on_error,
+            fresh_within=fresh_within,
+            nodes=nodes,
+            id_time=id_time,
+        )
+        columns = found.columns
+        if out is None:
+            rows = found.toArrow().to_pylist()
+        else:
+            found.write.format(_format_of(out, None)).option("header", "true").save(_absolute(out))
+        report = last_scan()
+    if rows is not None:
+        write_rows(output, rows, columns, whole={"entries": rows})
+    else:
+        write_fields(output, {"entries": 0 if report is None else report.entries, "out": out})
+    if report is None:
+        return
+    tell_age(report)
+    for note in report.missing:
+        say(f"incomplete: {note}")
+    if report.missing:
+        raise typer.Exit(Exit.INCOMPLETE)
+
+
+def merge(
+    start: Start,
+    store: Store,
+    node: Node = "spark",
+    nodes: Nodes = None,
+    begin: Annotated[
+        str | None, typer.Option(help="Earliest time of the entries: ms or RFC 3339.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(help="Latest time of the entries: ms or RFC 3339.")
+    ] = None,
+    below_items: Annotated[
+        int, typer.Option(min=1, help="Merge files with fewer items.")
+    ] = 1_000_000,
+    target_items: Annotated[
+        int, typer.Option(min=1, help="Maximum number of items of a merge.")
+    ] = 20_000_000,
+    min_files: Annotated[int, typer.Option(min=2, help="Minimum number of files of a merge.")] = 2,
+    output: Output = Form.TABLE,
+) -> None:
+    """Merge small files into large ones beside readers and writers."""
+    from tierdex.pipeline import merge as run_merge
+
+    with start() as spark:
+        report = run_merge(
+            spark,
+            store,
+            node=node,
+            nodes=nodes,
+            begin=begin,
+            end=end,
+            below_items=below_items,
+            target_items=target_items,
+            min_files=min_files,
+        )
+    write_fields(output, asdict(report))
+
+
+def verify(
+    start: Start,
+    store: Store,
+    nodes: Nodes = None,
+    output: Output = Form.TABLE,
+) -> None:
+    """Check every checksum and invariant of every file. Exit code 1 when something is broken."""
+    from tierdex.pipeline import verify as run_verify
+
+    with start() as spark:
+        rows = run_verify(spark, store, nodes=nodes).toArrow().to_pylist()
+    write_rows(output, rows, ("file_id", "is_sound", "problems"), whole={"files": rows})
+    if not all(row["is_sound"] for row in rows):
+        raise typer.Exit(Exit.ERROR)
+
+
+def index(
+    start: Start,
+    source: Annotated[
+        str, typer.Argument(help="Parquet, JSON lines or CSV; the files are not changed.")
+    ],
+    store: Store,
+    topic: Annotated[str, typer.Option("--topic", "-t", help="A column, or a fixed name.")],
+    timestamp: Annotated[str, typer.Option(help="Column or SQL expression: ms or a timestamp.")],
+    key: Annotated[
+        list[str] | None, typer.Option("--key", "-k", help="Column or SQL expression; repeatable.")
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Column or SQL expression.")
+    ] = None,
+    format: Annotated[str | None, typer.Option(help="parquet, json or csv.")] = None,
+    schema: Annotated[str | None, typer.Option(help="DDL of the columns of JSON or CSV.")] = None,
+    node: Node = "spark",
+    target_entries: Target = 5_000_000,
+    again: Annotated[
+        bool, typer.Option("--again", help="Index files again that are indexed already.")
+    ] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip bad rows, and count and name them.")
+    ] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Index the rows of tables and logs in place."""
+    from tierdex.pipeline import index_table
+
+    with start() as spark:
+        report = index_table(
+            spark,
+            _absolute(source),
+            store,
+            key=key or [],
+            topic=topic,
+            timestamp=timestamp,
+            message_id=message_id,
+            format=format,
+            schema=schema,
+            node=node,
+            target_entries=target_entries,
+            again=again,
+            skip_bad=skip_bad,
+        )
+    write_fields(output, asdict(report))
+
+
+def pack(
+    target: Annotated[Path, typer.Argument(help="Archive to write: .tar, .tar.gz or .tgz.")],
+    output: Output = Form.TABLE,
+) -> None:
+    """Pack this environment for executors without the package (`--archive`)."""
+    from tierdex.pipeline.packing import pack_environment
+
+    write_fields(output, {"archive": str(target), "bytes": pack_environment(target)})
+
+
+def _read(spark: Any, path: str, format: str | None) -> Any:
+    found = _format_of(path, format)
+    reader = spark.read.format(found)
+    if found == "csv":
+        reader = reader.option("header", "true").option("inferSchema", "true")
+    return reader.load(_absolute(path))
+
+
+def _format_of(path: str, format: str | None) -> str:
+    return format or _FORMATS.get(Path(path.rstrip("/*")).suffix, "parquet")
+
+
+def _absolute(path: str) -> str:
+    """Return a path that means the same in every process."""
+    return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
