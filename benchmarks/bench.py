@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from benchmarks.measure import Timings
     from tierdex.compactor.unit import Unit
-    from tierdex.index_service.components import Components
+    from tierdex.index_service.opening.components import Components
     from tierdex.lifecycle.table.file_handle import FileHandle
 
 

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from tierdex.following.follow import follow
     from tierdex.index_service.answer import Answer, Entry, Explain, Missing, Unasked
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+    from tierdex.index_service.forget.receipt import Receipt
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.index import Index
     from tierdex.index_service.ingest.disk_budget import DiskRoom
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.known_topics import KnownTopics
-    from tierdex.index_service.receipt import Receipt
     from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.answer import (
         AppendReceipt,
@@ -118,7 +118,7 @@ _HOMES = {
     "tierdex.index_service.histogram": ("Histogram",),
     "tierdex.index_service.journey": ("Journey",),
     "tierdex.index_service.known_topics": ("KnownTopics",),
-    "tierdex.index_service.receipt": ("Receipt",),
+    "tierdex.index_service.forget.receipt": ("Receipt",),
     "tierdex.index_service.shown_message": ("ShownMessage",),
     "tierdex.index_service.ingest.disk_budget": ("DiskRoom",),
     "tierdex.log_service.answer": (

@@ -15,10 +15,10 @@ import numpy as np
 from tierdex.errors import IncompleteAnswerError, NotFoundError
 from tierdex.index_service.answer import Answer, Entry, Explain, Missing
 from tierdex.index_service.file_info import NodeInfo, TopicInfo
+from tierdex.index_service.forget.receipt import Receipt
 from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.query.time_counts import in_buckets
 from tierdex.index_service.readers.page_cache import CacheUse
-from tierdex.index_service.receipt import Receipt
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
 from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.index_service.requests.query import QueryValues, make_request, make_requests

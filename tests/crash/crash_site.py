@@ -8,8 +8,8 @@ from tests.stateful.model import Lookup
 from tests.stateful.world import ROOT, Site, World, identities_of
 from tierdex import Index
 from tierdex.ids import SeededIds
-from tierdex.index_service.claiming import Claiming
-from tierdex.index_service.open import open_components
+from tierdex.index_service.opening.claiming import Claiming
+from tierdex.index_service.opening.open import open_components
 from tierdex.seams import Seams
 from tierdex.settings import load_settings
 from tierdex.storage_layer.local import LocalStore

@@ -20,7 +20,7 @@ from tierdex import Client, Index
 from tierdex.clock import SystemClock
 from tierdex.errors import StoreUnavailableError
 from tierdex.ids import SeededIds
-from tierdex.index_service.sidecars_ahead import SidecarsAhead
+from tierdex.index_service.opening.sidecars_ahead import SidecarsAhead
 from tierdex.lifecycle.manifests.manifest import Change, NodeKind
 from tierdex.lifecycle.manifests.manifest_log import Draft, ManifestLog
 from tierdex.lifecycle.topic_set import topic_set

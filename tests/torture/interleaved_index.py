@@ -21,7 +21,7 @@ from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.scrub import Scrubber
 from tierdex.errors import ClosedError, CorruptFileError, CursorExpiredError
 from tierdex.ids import SeededIds
-from tierdex.index_service.maintenance import PutFlusher, WriterTending
+from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
 from tierdex.testing.scheduler import InlineExecutor

@@ -13,7 +13,7 @@ from collections import Counter
 
 from tests.stateful.model import Lookup
 from tests.stateful.world import UNWELL, CorruptFileError, World
-from tierdex.index_service.maintenance import PutFlusher, WriterTending
+from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
 from tierdex.testing.faulty_store import Fault
 from tierdex.testing.scheduler import SeededScheduler
 from tierdex.testing.strategies import KEYS, MESSAGE_IDS, TOPICS

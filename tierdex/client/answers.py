@@ -25,10 +25,10 @@ from tierdex.index_service.answer import (
     Unasked,
 )
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+from tierdex.index_service.forget.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.histogram import Histogram
 from tierdex.index_service.journey import Journey
 from tierdex.index_service.known_topics import KnownTopics
-from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.shown_message import ShownMessage
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.forget.forget_receipt import ForgetReceipt, ForgottenMessage

@@ -6,7 +6,7 @@ processes read. Thread safety: any thread may call any method. Every error is
 a TierdexError: disk_errors.py turns an OSError of the disk into one. In a child of fork every call on
 the parent's index raises ForkedError, and `close` does nothing.
 
-Depends on requests, indexfile, times and the other modules of this folder. Wiring is in open.py.
+Depends on requests, indexfile, times and the rest of index_service. Wiring is in open.py.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from tierdex.column_types import KeyLists, Lookup, Texts, Times
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
-    from tierdex.index_service.components import Components
     from tierdex.index_service.histogram import Histogram
+    from tierdex.index_service.opening.components import Components
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.indexfile.schema import Schema
     from tierdex.setting_keywords import SettingKeywords
@@ -130,8 +130,8 @@ class Index(OperatedIndex):
         if checked.kernel_cache_dir is not None:
             # numba fixes its cache folder when the first kernel is loaded, which the next import does
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
-        from tierdex.index_service.claiming import Claiming
-        from tierdex.index_service.open import open_components
+        from tierdex.index_service.opening.claiming import Claiming
+        from tierdex.index_service.opening.open import open_components
         from tierdex.seams import Seams
 
         components = open_components(

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import ReadOnlyError
 from tierdex.index_service.answer_age import AnswerAge
+from tierdex.index_service.forget.receipt import Receipt, name_of_request
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
 from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.query_guard import QueryGuard, refuse_closed
-from tierdex.index_service.receipt import Receipt, name_of_request
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
 from tierdex.times import to_ms
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.index_service.answer import Missing
-    from tierdex.index_service.components import Components, WritingComponents
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.opening.components import Components, WritingComponents
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.times import Time
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from tierdex.disk_errors import raise_typed
 
 if TYPE_CHECKING:
-    from tierdex.index_service.components import Components
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.opening.components import Components
 
 
 class QueryGuard:

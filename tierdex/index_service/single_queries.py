@@ -16,7 +16,7 @@ from tierdex.index_service.requests.query import QueryValues, make_request
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.answer_age import AnswerAge
-    from tierdex.index_service.components import Components
+    from tierdex.index_service.opening.components import Components
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.query_guard import QueryGuard
     from tierdex.index_service.requests.id_time import Narrowed

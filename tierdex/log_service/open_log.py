@@ -9,7 +9,7 @@
 
 A log that was not closed in order goes on in a new journal of the next generation: offsets may have been
 given to messages that are gone. Depends on background, compactor, fileparts, lifecycle, logfile,
-index_service.claiming and the rest of log_service.
+index_service.opening.claiming and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tierdex.errors import (
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.filesystem import make_durable_folder
-from tierdex.index_service.claiming import Claiming
+from tierdex.index_service.opening.claiming import Claiming
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folders.folder_lock import (

@@ -21,8 +21,8 @@ from tierdex.errors import (
     NotFoundError,
     TierdexError,
 )
+from tierdex.index_service.forget.receipt import RewrittenFile, name_of_request
 from tierdex.index_service.health import CLOSED, NotReady
-from tierdex.index_service.receipt import RewrittenFile, name_of_request
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import LogFileInfo, describe_file
 from tierdex.log_service.handing_over import hand_over

@@ -17,7 +17,7 @@ from tierdex.errors import (
     UnavailableError,
 )
 from tierdex.filesystem import LocalFileSystem
-from tierdex.index_service.maintenance import WriterTending
+from tierdex.index_service.opening.maintenance import WriterTending
 
 
 class CountingFiles(LocalFileSystem):

@@ -21,7 +21,7 @@ the next file's. `_lock` guards the active file and is never held during a sync 
 for the store: a put waits for other puts and for a roll (one rename) only. Most single puts take no
 lock at all (see DirectPuts): a thread that touches the active file shuts direct puts first.
 
-Depends on disk_errors, health, indexfile and the other modules of this folder. Must not import
+Depends on disk_errors, health, indexfile and the rest of index_service. Must not import
 compactor or storage_layer.
 """
 

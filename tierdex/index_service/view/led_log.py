@@ -6,9 +6,9 @@
     compacted           was in the index as a whole before: its name is enough
     GONE, PUBLISHED     notes of the log: what expired, or lies in the store
 
-The owner cuts the index to that when it opens (`index_service.leader`); until then a reader passes over what
-it would cut, since offsets that were lost are given again. The log is looked at once a batch is met that it
-was not known to hold.
+The owner cuts the index to that when it opens (`opening.leader`); until then a reader passes over what it
+would cut, since offsets that were lost are given again. The log is looked at once a batch is met that it was
+not known to hold.
 
 Depends on errors, fileparts, lifecycle, logfile and whole_file.
 """

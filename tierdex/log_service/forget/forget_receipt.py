@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tierdex.index_service.receipt import Receipt
+from tierdex.index_service.forget.receipt import Receipt
 
 
 class ForgottenMessage(NamedTuple):

@@ -26,8 +26,8 @@ from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, TierdexError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forgetting import check_places
-from tierdex.index_service.receipt import HeldFile, RewrittenFile
+from tierdex.index_service.forget.forgetting import check_places
+from tierdex.index_service.forget.receipt import HeldFile, RewrittenFile
 from tierdex.index_service.requests.query import make_names
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.forgotten import AskedHash
@@ -43,7 +43,7 @@ from tierdex.log_service.timer.held_rows import TIMER_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tierdex.index_service.receipt import LingeringObject, Receipt
+    from tierdex.index_service.forget.receipt import LingeringObject, Receipt
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.answer import MissingMessages

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tierdex.errors import CorruptFileError, InvalidRequestError, TierdexError
-from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.index import Index
-from tierdex.index_service.open import open_components
+from tierdex.index_service.opening.claiming import Claiming
+from tierdex.index_service.opening.open import open_components
 from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.lifecycle.paths import LOG_FOLDER
@@ -37,7 +37,7 @@ from tierdex.log_service.read.reads import QueuePosition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tierdex.index_service.open_view import View
+    from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.columns import ItemColumns

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tierdex.compactor.worker import STORE_WORKER
 from tierdex.errors import FencedError, TierdexError, UnavailableError
-from tierdex.index_service.claiming import Claiming
 from tierdex.index_service.index import Index
-from tierdex.index_service.open import open_components
+from tierdex.index_service.opening.claiming import Claiming
+from tierdex.index_service.opening.open import open_components
 from tierdex.indexfile.source import Source
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.keys.dispatcher import Dispatcher
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tierdex.compactor.unit import FileClaims
     from tierdex.fileparts.predecessor import Predecessor
     from tierdex.filesystem import FolderLock
-    from tierdex.index_service.components import Components
     from tierdex.index_service.health import NotReady
-    from tierdex.index_service.open_view import View
+    from tierdex.index_service.opening.components import Components
+    from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.shelf import Shelf
@@ -254,7 +254,7 @@ class LogIndex:
             if thread.name == STORE_WORKER:
                 thread.wake()
 
-    # -- as the leader of the index (`index_service.leader`) -----------------------------------------------
+    # -- as the leader of the index (`opening.leader`) ----------------------------------------------------
 
     def share_lock(self) -> FolderLock:
         return self._log.share_lock()

@@ -1,6 +1,6 @@
 """`tierdex nodes`: the nodes of a store, how far each has published; `tierdex nodes retire NAME`.
 
-Depends on index_service.retiring and the rest of app.cli.
+Depends on index_service.opening.retiring and the rest of app.cli.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def retire(
     data folder is lost; otherwise start its owner again, or publish the folder with
     `tierdex adopt`.
     """
-    from tierdex.index_service.retiring import retire_node
+    from tierdex.index_service.opening.retiring import retire_node
 
     retire_node(Target(data, store).store_place, node, parse_settings(setting))
     say(f"retired: the unpublished entries of node {node} are given up")

@@ -71,7 +71,7 @@ class Target(NamedTuple):
         if self.folder is not None or self.store is None:
             return self.folder
         from tierdex.filesystem import LocalFileSystem
-        from tierdex.index_service.folder_store import belongs_to
+        from tierdex.index_service.opening.folder_store import belongs_to
 
         is_its = DEFAULT_DATA.is_dir() and belongs_to(
             LocalFileSystem(), DEFAULT_DATA.absolute(), self.store
@@ -84,7 +84,7 @@ class Target(NamedTuple):
         if self.store is not None:
             return self.store
         from tierdex.filesystem import LocalFileSystem
-        from tierdex.index_service.folder_store import store_of_folder
+        from tierdex.index_service.opening.folder_store import store_of_folder
 
         return store_of_folder(LocalFileSystem(), (self.data or DEFAULT_DATA).absolute())
 

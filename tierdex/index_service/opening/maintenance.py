@@ -13,7 +13,7 @@ from tierdex.errors import FencedError, UnavailableError
 if TYPE_CHECKING:
     from tierdex.compactor.owner_sign import OwnerSign
     from tierdex.compactor.worker import Compactor
-    from tierdex.index_service.forgetting import Forgetter
+    from tierdex.index_service.forget.forgetting import Forgetter
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.settings import Settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import BacklogFullError
-from tierdex.index_service.maintenance import PutFlusher, WriterTending
+from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
 
 
 def test_received_puts_are_written_by_a_step(index):

@@ -8,7 +8,7 @@
 When the store cannot be reached, the index serves its local files and takes puts; the compactor claims
 the node as soon as the store answers.
 
-Depends on compactor, ingest, view, lifecycle and the other modules of this folder.
+Depends on compactor, ingest, view, lifecycle and the rest of index_service.
 """
 
 from __future__ import annotations
@@ -34,17 +34,22 @@ from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.unpublished import UnpublishedFiles
 from tierdex.compactor.worker import LOCAL_WORKER, STORE_WORKER, Compactor
 from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
-from tierdex.index_service.catalogue import Catalogue
-from tierdex.index_service.components import Components, WritingComponents
-from tierdex.index_service.folder_owner import FolderOwner
-from tierdex.index_service.folder_store import note_store
-from tierdex.index_service.folder_voice import make_folder_voice
-from tierdex.index_service.forgetting import Forgetter
+from tierdex.index_service.forget.forgetting import Forgetter
 from tierdex.index_service.ingest.put_folder import PutFolder
 from tierdex.index_service.ingest.remote_flush import RemoteFlush
 from tierdex.index_service.ingest.writer import Writer
-from tierdex.index_service.maintenance import Maintenance, PutFlusher, WriterTending
-from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
+from tierdex.index_service.opening.catalogue import Catalogue
+from tierdex.index_service.opening.components import Components, WritingComponents
+from tierdex.index_service.opening.folder_owner import FolderOwner
+from tierdex.index_service.opening.folder_store import note_store
+from tierdex.index_service.opening.folder_voice import make_folder_voice
+from tierdex.index_service.opening.maintenance import Maintenance, PutFlusher, WriterTending
+from tierdex.index_service.opening.open_view import (
+    close_view,
+    make_components,
+    open_view,
+    start_threads,
+)
 from tierdex.index_service.view.local_recovery import LocalMending, open_local
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView
@@ -69,9 +74,9 @@ if TYPE_CHECKING:
 
     from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
-    from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.leader import Leader
-    from tierdex.index_service.open_view import Places, View
+    from tierdex.index_service.opening.claiming import Claiming
+    from tierdex.index_service.opening.leader import Leader
+    from tierdex.index_service.opening.open_view import Places, View
     from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
     from tierdex.lifecycle.nodes.ownership import OwnedNode
     from tierdex.lifecycle.paths import DataPaths

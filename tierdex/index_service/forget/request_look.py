@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forgotten_search import Occurrences, search_all, search_sources
+from tierdex.index_service.forget.forgotten_search import Occurrences, search_all, search_sources
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.forgotten import ENTRY, Forgetting
 

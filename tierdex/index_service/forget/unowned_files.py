@@ -27,7 +27,7 @@ from tierdex.lifecycle.nodes.shared_node import SharedNode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierdex.index_service.open_view import View
+    from tierdex.index_service.opening.open_view import View
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
     from tierdex.lifecycle.table.file_handle import FileHandle
 

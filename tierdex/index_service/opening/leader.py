@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tierdex.compactor.unit import FileClaims
     from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
-    from tierdex.index_service.open_view import View
+    from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_number import NextNumber

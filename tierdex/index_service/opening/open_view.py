@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.queue_table import QueueTables
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.components import Components
-from tierdex.index_service.folder_store import settle_store
 from tierdex.index_service.ingest.watermark import Watermarks
+from tierdex.index_service.opening.components import Components
+from tierdex.index_service.opening.folder_store import settle_store
 from tierdex.index_service.query.executor import LookupExecutor
 from tierdex.index_service.query.in_memory import LocalQueries
 from tierdex.index_service.readers.page_cache import PageCache
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from tierdex.background import WorkerThread
     from tierdex.clock import Clock
-    from tierdex.index_service.catalogue import Catalogue
-    from tierdex.index_service.forgetting import Forgetter
+    from tierdex.index_service.forget.forgetting import Forgetter
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.opening.catalogue import Catalogue
     from tierdex.index_service.peers.asking import Peers
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.paths import DataPaths

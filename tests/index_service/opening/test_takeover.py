@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from tests.index_service.conftest import SMALL, offsets, put
-from tests.index_service.test_open import Away
+from tests.index_service.opening.test_open import Away
 from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.errors import FencedError, NodeInUseError

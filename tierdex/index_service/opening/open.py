@@ -2,7 +2,7 @@
 
 Only open_view.py, open_reading.py and open_writing.py decide which component gets which.
 
-Depends on lifecycle and the other modules of this folder.
+Depends on lifecycle and the rest of index_service.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.open_reading import open_reading
-from tierdex.index_service.open_view import Places
+from tierdex.index_service.opening.open_reading import open_reading
+from tierdex.index_service.opening.open_view import Places
 from tierdex.lifecycle.paths import DataPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.components import Components
-    from tierdex.index_service.leader import Leader
-    from tierdex.index_service.open_view import View
+    from tierdex.index_service.opening.claiming import Claiming
+    from tierdex.index_service.opening.components import Components
+    from tierdex.index_service.opening.leader import Leader
+    from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.seams import Seams
     from tierdex.settings import Settings
@@ -58,6 +58,6 @@ def open_components(
     if settings.read_only:
         return open_reading(places, settings, seams, shelf_of)
     # Imported here, so that a reader does not load the writer and the compactor.
-    from tierdex.index_service.open_writing import open_writing
+    from tierdex.index_service.opening.open_writing import open_writing
 
     return open_writing(places, settings, seams, claiming, leader)

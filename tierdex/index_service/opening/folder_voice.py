@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tierdex.index_service.folder_owner import FolderOwner
+from tierdex.index_service.opening.folder_owner import FolderOwner
 from tierdex.lifecycle.folders.folder_node import read_folder_node
 from tierdex.lifecycle.manifests.manifest import NodeOwner
 from tierdex.lifecycle.manifests.standing import through_of
@@ -24,8 +24,8 @@ from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantine
 if TYPE_CHECKING:
     from tierdex.compactor.unpublished import UnpublishedFiles
     from tierdex.filesystem import FileSystem
-    from tierdex.index_service.claiming import Claiming
-    from tierdex.index_service.open_view import View
+    from tierdex.index_service.opening.claiming import Claiming
+    from tierdex.index_service.opening.open_view import View
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.store_time import StoreTime
 

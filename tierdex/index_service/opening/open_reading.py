@@ -7,7 +7,7 @@
 A reader that saw nothing at all would answer "not found" for every key. So an opening fails when the
 store it was given has no manifest.
 
-Depends on view, lifecycle and the other modules of this folder.
+Depends on view, lifecycle and the rest of index_service.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING
 
 from tierdex.background import WorkerThread
 from tierdex.errors import NotFoundError
-from tierdex.index_service.catalogue import Catalogue
-from tierdex.index_service.folder_owner import FolderOwner
-from tierdex.index_service.forgetting import Forgetter
-from tierdex.index_service.open_view import close_view, make_components, open_view, start_threads
-from tierdex.index_service.sidecars_ahead import SidecarsAhead
+from tierdex.index_service.forget.forgetting import Forgetter
+from tierdex.index_service.opening.catalogue import Catalogue
+from tierdex.index_service.opening.folder_owner import FolderOwner
+from tierdex.index_service.opening.open_view import (
+    close_view,
+    make_components,
+    open_view,
+    start_threads,
+)
+from tierdex.index_service.opening.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
 from tierdex.index_service.view.read_view import ReadView
 from tierdex.index_service.view.shelf import LocalFiles
@@ -32,8 +37,8 @@ from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.index_service.components import Components
-    from tierdex.index_service.open_view import Places, View
+    from tierdex.index_service.opening.components import Components
+    from tierdex.index_service.opening.open_view import Places, View
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tierdex.compactor.worker import Compactor
     from tierdex.errors import TierdexError
     from tierdex.filesystem import FolderLock
-    from tierdex.index_service.catalogue import Catalogue
-    from tierdex.index_service.forgetting import Forgetter
+    from tierdex.index_service.forget.forgetting import Forgetter
     from tierdex.index_service.ingest.remote_flush import RemoteFlush
     from tierdex.index_service.ingest.watermark import Watermarks
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.maintenance import Maintenance
+    from tierdex.index_service.opening.catalogue import Catalogue
+    from tierdex.index_service.opening.maintenance import Maintenance
     from tierdex.index_service.query.executor import LookupExecutor
     from tierdex.index_service.query.in_memory import LocalQueries
     from tierdex.index_service.readers.page_cache import PageCache

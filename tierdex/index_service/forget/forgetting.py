@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forgotten_search import union
-from tierdex.index_service.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
-from tierdex.index_service.request_look import Look, Looking, fixed_bounds
+from tierdex.index_service.forget.forgotten_search import union
+from tierdex.index_service.forget.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
+from tierdex.index_service.forget.request_look import Look, Looking, fixed_bounds
+from tierdex.index_service.forget.unowned_files import UnownedFiles
 from tierdex.index_service.requests.entry_rules import INT64_MAX, check_integer
 from tierdex.index_service.requests.query import make_names
-from tierdex.index_service.unowned_files import UnownedFiles
 from tierdex.lifecycle.manifests.forgotten import FORGOTTEN_NODE, AskedHash, Forgetting
 from tierdex.lifecycle.manifests.manifest import Change, FileRef, NodeKind
 from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.answer import Entry
     from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.open_view import View
+    from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
 
