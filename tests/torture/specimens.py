@@ -37,6 +37,7 @@ class Lookups(NamedTuple):
     hashes: np.ndarray
     topics: np.ndarray
     kinds: np.ndarray
+    texts: tuple[str, ...] = ()
 
 
 class Specimens(NamedTuple):
@@ -130,8 +131,11 @@ def _make_lookups(seed, messages):
     asked |= {(topic_of(n + 1), key_of(seed, n), 0) for n in range(0, messages, 9)}
     ids = [(None, f"M-{seed}-{n}", 1) for n in range(messages + 60)]
     rows = sorted(
-        (message_id_hash(key) if kind else key_hash(topic, key), -1 if kind else TOPICS.index(topic), kind)
+        (
+            message_id_hash(key) if kind else key_hash(topic, key),
+            -1 if kind else TOPICS.index(topic), kind, key,
+        )
         for topic, key, kind in [*sorted(asked), *ids]
     )  # fmt: skip
-    hashes, topics, kinds = zip(*rows, strict=True)
-    return Lookups(np.array(hashes, np.uint64), np.array(topics), np.array(kinds))
+    hashes, topics, kinds, texts = zip(*rows, strict=True)
+    return Lookups(np.array(hashes, np.uint64), np.array(topics), np.array(kinds), texts)

@@ -332,8 +332,8 @@ def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
         assert offsets(answer) == list(range(offset, -1, -1))
     index.query_local("orders", key="absent")
     plan = index._components.local_queries._plans["orders"]
-    assert len(plan.sources) == 1
-    assert not plan.asks_others
+    assert len(plan.first.sources) == 1
+    assert len(plan.steps) == 1
 
 
 def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
@@ -375,8 +375,7 @@ def asked(monkeypatch):
         count(hashing, name, "hashes")
     count(memory_plan, "seeded_hash", "hashes")
     for owner in (ChainedFile, CompactedFile):
-        for name in ("search", "find_few"):
-            count(owner, name, file_of)
+        count(owner, "search", file_of)
     count(PublishedFile, "search", "store")
     return counts
 

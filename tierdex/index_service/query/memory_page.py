@@ -1,59 +1,23 @@
-"""One page of what memory found: its entries, and the cursor behind them, which is made when it is read.
+"""The cursor behind a page that memory found, which is made when it is read.
 
-::
-
-    FoundRows (chained files, by column) ---+
-                                            +--> MessageColumns --> entries, PendingCursor
-    entries of other files (MemorySearch) --+
-
-Depends on answer, requests and indexfile.
+Depends on requests and indexfile.
 """
 
 from __future__ import annotations
 
-from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tierdex.index_service.answer import Entry
 from tierdex.index_service.requests.cursor import SUM_MODULUS, Cursor, digest_query
 from tierdex.index_service.requests.repeats import Floors
 from tierdex.indexfile.hashing import signed_bits
-from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.row_identity import fingerprints, text_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from tierdex.index_service.answer import Identity
-    from tierdex.index_service.query.memory_search import MemoryFile
-    from tierdex.indexfile.chained.message_finder import FoundRows
-
-_new_tuple: Any = tuple.__new__
-_NONE = repeat(None)
-
-
-def entries_of_rows(
-    found: FoundRows, begin: int, end: int, files: Sequence[MemoryFile], topic: str | None
-) -> list[Entry]:
-    """Return the entries of the rows [begin, end); `files` are those of the finder."""
-    if begin == end:
-        return []
-    which = found.file
-    places: list[Any]
-    if which[begin] == which[end - 1]:  # newest file first
-        places = [repeat(value) for value in files[which[begin]].place]
-    else:
-        places = list(zip(*(files[number].place for number in which), strict=True))
-    topics: Any = repeat(topic)
-    if topic is None:
-        topics = [files[n].names[tag & TOPIC_MASK] for n, tag in zip(which, found.tag, strict=True)]
-    values = zip(
-        topics, found.queue_id, found.offset, found.size, found.timestamp, *places,
-        _NONE, _NONE, _NONE, _NONE, strict=False,
-    )  # fmt: skip
-    return list(map(_new_tuple, repeat(Entry), islice(values, begin, end)))
+    from tierdex.index_service.answer import Entry, Identity
 
 
 class MessageColumns(NamedTuple):
@@ -70,12 +34,6 @@ class MessageColumns(NamedTuple):
         """Take them from entries of messages; there is at least one."""
         topic, queue_id, offset, size, timestamp, *_ = zip(*entries, strict=True)
         return cls(topic, offset, size, queue_id, timestamp)
-
-    @classmethod
-    def of_rows(cls, found: FoundRows, begin: int, end: int, topic: str) -> MessageColumns:
-        """Take them from the rows [begin, end) of one topic; there is at least one."""
-        columns = (found.offset, found.size, found.queue_id, found.timestamp)
-        return cls([topic] * (end - begin), *(column[begin:end] for column in columns))
 
     def are_cleared_by(self, floors: Floors) -> bool:
         """Return whether no page before returned one of them, as far as that is quickly told."""
@@ -119,7 +77,7 @@ class PendingCursor(NamedTuple):
     """What the cursor behind a page is made of, once it is read."""
 
     asked: tuple[object, ...]  # that `digest_query` takes
-    columns: Callable[[], MessageColumns]  # of the page
+    entries: tuple[Entry, ...]  # of the page
     surroundings: tuple[bytes, bytes]
     place: int
     file_id: str
@@ -127,7 +85,7 @@ class PendingCursor(NamedTuple):
 
     def __call__(self) -> str:
         """Return the cursor, as `CursorMaker.after` does."""
-        columns = self.columns()
+        columns = MessageColumns.of(self.entries)
         found = columns.fingerprints()
         floors, total = Floors(), sum(found[:, 0].tolist())
         if self.before is not None:

@@ -1,41 +1,68 @@
 """How lookups of one topic, or of message IDs, are answered in one version of the file table.
 
-Depends on memory_search and indexfile.
+::
+
+    newest first:   local | local | local | published | published | local | ...
+                    `-----. .-----´    `---- one by one ----´        `- a run, too
+                       a run: one call of a finder
+
+Depends on memory_files, answer and indexfile.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-from tierdex.indexfile.chained.message_finder import MessageFinder
-from tierdex.indexfile.hashing import seeded_hash, signed_bits
+from tierdex.index_service.answer import Entry
+from tierdex.indexfile.hashing import seeded_hash
+from tierdex.indexfile.layout import TAG_NONE
+from tierdex.indexfile.message_finder import MessageFinder, tag_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from tierdex.index_service.query.memory_search import MemoryFile, MemoryFiles
+    from tierdex.index_service.query.memory_files import MemoryFile, MemoryFiles
 
-_FILES_FOUND_IN: Final = 32  # by one finder: fewer than memory is asked for at all
-OTHERWISE: Final = (-1, 0, 0, 0, 0, 0, 0)
+
+class Run:
+    """Local files that follow each other, and the finder of those that know the topic."""
+
+    __slots__ = ("finder", "readers", "sources")
+
+    def __init__(
+        self, files: Iterable[MemoryFile], topic: str | None, seed: int, most_bytes: int
+    ) -> None:
+        known = [
+            source
+            for source in files
+            if (source.may_learn or source.local.item_count)
+            and tag_in(source.local, topic) != TAG_NONE
+        ]
+        self.sources = tuple(known)
+        self.readers = tuple(source.local for source in known)
+        self.finder = MessageFinder(
+            [(source.local, source.tail) for source in known], topic, seed,
+            kind=Entry, most_bytes=most_bytes,
+        )  # fmt: skip
 
 
 class MemoryPlan:
-    """The newest files, while they are chained and know the topic, by one finder; then the others.
+    """The newest files in runs of local ones, and published ones between and behind them.
 
     `topic` is None for message IDs. Never changed: what one thread asks is of one version.
     """
 
     __slots__ = (
-        "_max_key_bytes",
-        "_newcomer",
-        "_numbers",
-        "ask",
-        "asks_others",
+        "end",
         "files",
-        "finder",
-        "others",
+        "find",
+        "first",
+        "newcomers",
+        "places",
         "seed",
-        "sources",
+        "steps",
+        "tells",
         "topic",
     )
 
@@ -45,48 +72,38 @@ class MemoryPlan:
         self.topic = topic
         self.seed = seed
         self.files = files
-        self._max_key_bytes = max_key_bytes
-        self._newcomer: MemoryFile | None = None  # to the topic: a file that may learn it
-        found: list[MemoryFile] = []
-        for source in files.sources[:_FILES_FOUND_IN]:
-            if not source.may_learn or not source.knows(topic):
-                self._newcomer = source if source.may_learn else None
-                break
-            found.append(source)
-        self.sources = tuple(found)
-        self._numbers = {source.place[0]: number for number, source in enumerate(found)}
-        self.finder: MessageFinder | None = None
-        self.ask: Callable[[Any], tuple[int, int, int, int, int, int, int]] = _ask_otherwise
-        if found:
-            readers = [source.file for source in found]
-            self.finder = MessageFinder(readers, topic, signed_bits(seed), max_key_bytes)
-            self.ask = self.finder.ask
-        self.others = files.sources[len(found) :]
-        # Their search checks the name; one check is needed.
-        self.asks_others = bool(self.others) or not found
-
-    def number_of(self, file_id: str) -> int | None:
-        """Return the number of a file among those of the finder, None when it is not there."""
-        return self._numbers.get(file_id)
+        steps: list[Run | MemoryFile] = []
+        for is_local, group in groupby(files.sources, lambda source: source.local is not None):
+            some = list(group)
+            steps += [Run(some, topic, seed, max_key_bytes)] if is_local else some
+        first = steps[0] if steps else None
+        if not isinstance(first, Run):
+            first = Run([], topic, seed, max_key_bytes)  # the kernel looks at the name
+            steps.insert(0, first)
+        self.first = first
+        self.steps = tuple(steps)
+        self.find = first.finder.find
+        # Where the search of the first run ends that is complete: nowhere, if others are to be asked.
+        is_all = len(steps) == 1 and files.beyond is None
+        self.end = first.finder.count if is_all else -1
+        self.tells = int(not is_all)  # where each entry lies: others may follow
+        # Of each local file its step, and its number there.
+        self.places = {
+            source.tail[0]: (step, number)
+            for step, run in enumerate(steps)
+            if isinstance(run, Run)
+            for number, source in enumerate(run.sources)
+        }
+        self.newcomers = tuple(  # to the topic: files that may learn it
+            source.local
+            for source in files.sources
+            if source.may_learn and tag_in(source.local, topic) == TAG_NONE
+        )
 
     def is_behind(self) -> bool:
-        """Return whether more files could be asked by the finder than when this was made."""
-        return self._newcomer is not None and self._newcomer.knows(self.topic)
+        """Say whether a file has learned the topic since this was made."""
+        return any(tag_in(file, self.topic) != TAG_NONE for file in self.newcomers)
 
-    def known_hash(self, name: str) -> int:
-        """Return the hash of a name that the finder took."""
-        return seeded_hash(name, self.seed)
-
-    def hash_of(self, name: Any) -> int | None:
-        """Return the hash of a name, None when it is not a plain one."""
-        if type(name) is not str:
-            return None
-        try:
-            size = len(name) if name.isascii() else len(name.encode())
-        except UnicodeEncodeError:
-            return None
-        return seeded_hash(name, self.seed) if 0 < size <= self._max_key_bytes else None
-
-
-def _ask_otherwise(_name: object) -> tuple[int, int, int, int, int, int, int]:
-    return OTHERWISE
+    def hash_of(self, name: Any) -> int:
+        """Return the hash of a name that a finder took."""
+        return seeded_hash(str.__str__(name), self.seed)

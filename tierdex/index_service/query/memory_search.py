@@ -1,57 +1,61 @@
-"""One lookup in the newest files, newest first, as far as memory can answer it.
+"""One lookup in the newest files, newest first, as far as memory can answer it: a page, or what it began.
 
 ::
 
-    local files        the filters of all compacted ones in one call, then those that may hold the key
-    published ones     by a sidecar that is open, and pages in the page cache
+    a run of local files    one call of its finder, for all of them
+    published ones          by a sidecar that is open, and pages in the page cache
 
 It sends no request and opens no file. Where memory does not tell, `Begun` says what was found and where the
 search stopped: the general path takes the rows and goes on there.
 
-Depends on matches, freshness, paging, readers, lifecycle, indexfile, fileparts, answer and errors.
+A page behind a cursor is taken here when its entry lies where the cursor says, in a local file, and its
+floors rule out that an entry was returned before. Every other one is the general path's (paging.py).
+
+Depends on matches, memory_page, memory_plan, freshness, requests, indexfile, answer and errors.
 """
 
 from __future__ import annotations
 
-import sys
-from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tierdex.errors import TierdexError
-from tierdex.fileparts.filter import FilterGroup
-from tierdex.index_service.answer import Entry, without_repeats
+from tierdex.errors import InvalidRequestError, TierdexError
+from tierdex.index_service.answer import Entry, identity_of
 from tierdex.index_service.query.matches import FileMatches
-from tierdex.index_service.query.paging import CursorMaker
-from tierdex.index_service.readers.published_file import PublishedFile
-from tierdex.indexfile.chained.file import ChainedFile
-from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.layout import KIND_KEY, TAG_NONE, TOPIC_MASK
-from tierdex.indexfile.lookup import (
-    DONE,
-    NOT_SEARCHED,
-    NOTHING,
-    START,
-    TIME_MAX,
-    TIME_MIN,
-    Few,
-    Lookup,
-)
+from tierdex.index_service.query.memory_page import MessageColumns, PendingCursor
+from tierdex.index_service.query.memory_plan import Run
+from tierdex.index_service.requests.cursor import NO_PLACE, decode_cursor, digest_query
+from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
+from tierdex.indexfile.lookup import DONE, START, Lookup
+from tierdex.indexfile.message_finder import Told
+from tierdex.indexfile.row_identity import message_fingerprint
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tierdex.fileparts.filter import FuseFilter
+    from tierdex.index_service.answer import Identity
+    from tierdex.index_service.query.memory_files import MemoryFile
+    from tierdex.index_service.query.memory_plan import MemoryPlan
+    from tierdex.index_service.requests.cursor import Cursor
     from tierdex.index_service.view.freshness import Freshness
-    from tierdex.indexfile.chained.message_finder import FoundRows
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList
 
-FILES_MAX: Final = 64  # files that are searched one after the other, on the caller's thread
 _new_tuple: Any = tuple.__new__
+
+
+class Page(NamedTuple):
+    """The entries of a page, and what its cursor is made of; None: nothing is left.
+
+    `items` are those that were looked at, by file of the first run, where only that was asked.
+    """
+
+    entries: list[Entry]
+    next_cursor: PendingCursor | None
+    items: Sequence[int] | None = None
 
 
 class Begun(NamedTuple):
@@ -64,171 +68,296 @@ class Begun(NamedTuple):
     where: tuple[FileHandle, int] | None  # the file and the place in it; None: no file is left
 
 
-class MemoryFiles:
-    """The files of one version of the table, and the filters of those that lie here whole."""
+class _Piece(NamedTuple):
+    """Entries of one step, and where each lies: a file of `sources`, by number, and the place in it."""
 
-    __slots__ = ("filters", "is_many", "sources", "version")
+    entries: list[Entry]
+    sources: Sequence[MemoryFile]
+    readers: Sequence[Any]  # what decodes the rows of each
+    files: Sequence[int]
+    places: Sequence[int]
 
-    def __init__(self, version: Any, files: Sequence[FileHandle]) -> None:
-        """`files` are the newest of them, one more than are asked here if there are so many."""
-        self.version = version
-        self.is_many = len(files) > FILES_MAX
-        filters: list[FuseFilter] = []
-        self.sources = tuple(MemoryFile(handle, filters) for handle in files[:FILES_MAX])
-        self.filters = FilterGroup(filters) if filters else None
-
-
-class MemoryFile:
-    """One file, with everything that a lookup needs of it at hand."""
-
-    __slots__ = ("_published", "_surroundings", "file", "filter", "handle", "place")
-
-    def __init__(self, handle: FileHandle, filters: list[FuseFilter]) -> None:
-        """Take the file's filter into `filters`, if it lies here whole and has one."""
-        reader = handle.reader
-        is_local = isinstance(reader, ChainedFile | CompactedFile)
-        self.file: Any = reader if is_local and reader.schema.is_message else None
-        self.filter = -1  # its number among the filters
-        if isinstance(reader, CompactedFile) and reader.item_count:
-            self.filter = len(filters)
-            filters.append(reader.filter)
-        self._published = reader if isinstance(reader, PublishedFile) else None
-        self.handle = handle
-        self.place = (handle.file_id, handle.state.value, handle.node)
-        self._surroundings: tuple[bytes, bytes] | None = None
-
-    def surroundings(self, files: FileList, key_hash: int) -> tuple[bytes, bytes]:
-        """Return `merges` and `form` of a cursor in this file; `files` are those of its version."""
-        known = self._surroundings
-        if known is None:
-            maker = CursorMaker(files)
-            known = maker.surroundings(self.handle.file_id, key_hash)
-            if not maker.lies_in_runs(self.handle.file_id):
-                self._surroundings = known
-        return known
-
-    @property
-    def may_learn(self) -> bool:
-        """Return whether it is a file that takes finders, and new topics."""
-        return isinstance(self.file, ChainedFile)
-
-    def knows(self, topic: str | None) -> bool:
-        """Return whether the file has a tag for the topic's keys; for message IDs without one, always."""
-        if topic is None or self.file is None:
-            return topic is None
-        return bool(self.file.tag_of(topic, KIND_KEY) != TAG_NONE)
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Return the topics of a chained file, by the number in an item's tag."""
-        names: Sequence[str] = self.file.dictionaries.strings(TOPIC_DICTIONARY)
-        return names
-
-    def search(self, lookup: Lookup, begin: int, end: int) -> tuple[Any, Few]:
-        """Return what memory has of the file's rows, and the file that decodes them."""
-        if self.file is not None:
-            return self.file, self.file.find_few(lookup, begin, end)
-        if self._published is None:
-            return None, NOT_SEARCHED
-        if lookup.topic is not None and not may_hold(self.handle.topics, lookup.topic):
-            return None, NOTHING
-        if (begin > TIME_MIN or end < TIME_MAX) and not self.handle.overlaps(begin, end):
-            return None, NOTHING
-        return self._published.find_few(lookup, begin, end)
+    def taken(self, which: list[int]) -> _Piece:
+        """Return some of the entries, by number."""
+        return self._replace(
+            entries=[self.entries[number] for number in which],
+            files=[self.files[number] for number in which],
+            places=[self.places[number] for number in which],
+        )
 
 
 class MemorySearch:
-    """One lookup in files of one version of the table, newest first. One thread."""
+    """One lookup in files of one version of the table. One thread."""
 
-    __slots__ = ("_files", "_found", "_lookup", "_times", "where")
+    __slots__ = (
+        "_cursor", "_entries", "_hash", "_identities", "_items", "_latest", "_max_count", "_name",
+        "_pieces", "_plan", "_times", "_where",
+    )  # fmt: skip
 
-    def __init__(self, files: MemoryFiles, lookup: Lookup, times: tuple[int, int]) -> None:
-        self._lookup = lookup
-        self._files = files
+    def __init__(self, plan: MemoryPlan, name: Any, times: tuple[int, int], max_count: int) -> None:
+        self._plan = plan
+        self._name = name
         self._times = times
-        self._found: list[tuple[MemoryFile, Any, Few]] = []  # with the file that decodes the rows
-        self.where: tuple[FileHandle, int] | None = None  # where memory does not tell
+        self._max_count = max_count
+        self._cursor: Cursor | None = None
+        self._hash: int | None = None  # of the name, once it is asked for
+        self._entries: list[Entry] = []
+        self._pieces: list[_Piece] = []
+        self._identities: dict[Identity, None] = {}  # once there are several pieces
+        self._items: Sequence[int] | None = None
+        self._latest: int | None = None  # greatest time of the entries, if it is known
+        self._where: tuple[FileHandle, int] | None = None  # where memory does not tell
 
-    def take_rows(self, found: FoundRows) -> None:
-        """Take what a finder found in the newest files, and where it stopped."""
-        for number, source in enumerate(self._files.sources[: 1 + max(found.file, default=-1)]):
-            begin, end = bisect_left(found.file, number), bisect_right(found.file, number)
-            columns = (found.tag, found.timestamp, found.offset, found.size, found.queue_id)
-            rows = [
-                (found.key_hash, 0, *row)
-                for row in zip(*(column[begin:end] for column in columns), strict=True)
-            ]
-            if rows:
-                places = b"".join(row.to_bytes(8, sys.byteorder) for row in found.row[begin:end])
-                self._found.append((source, source.file, Few(rows, places, DONE)))
-        if found.next_file is not None:
-            self.where = self._files.sources[found.next_file].handle, found.next_row
+    def page(self, cursor_text: object, freshness: Freshness) -> Page | Begun | None:
+        """Return the page behind a cursor (None: the first); None: the general path takes it."""
+        step, first, start = 0, 0, START
+        if cursor_text is not None:
+            self._cursor = self._decoded(cursor_text)
+            known = None if self._cursor is None else self._plan.places.get(self._cursor.file_id)
+            if self._cursor is None or known is None:
+                return None
+            (step, first), start = known, self._cursor.place
+        run = self._plan.steps[step]
+        assert isinstance(run, Run)
+        entries: list[Any] = []
+        count, file, place, _, _ = run.finder.find(
+            self._name, entries, *self._times, self._max_count, first, start, 1
+        )
+        if count < 0:
+            return None
+        told = Told.of(entries.pop(), len(entries))
+        if self._cursor is not None and not self._begins_behind(
+            self._cursor, run.sources[first], entries.pop(0)
+        ):
+            return None
+        self._take(run, entries, told)
+        self._items, self._latest = told.items, told.latest
+        if count > self._max_count:
+            return self._page(is_full=True)
+        return self._go_on(step, file, place, freshness)
 
-    def run(self, sources: Sequence[MemoryFile], max_count: int) -> None:
-        """Search files until there are more than `max_count` entries, or one that memory does not tell."""
-        files, lookup, times = self._files, self._lookup, self._times
-        count = sum(len(few.rows) for *_, few in self._found)
-        maybe: bytes | None = None
-        for source in sources:
-            self.where = source.handle, START
-            if count > max_count:
-                count = len(without_repeats(self.entries()))
-            if files.is_many or count > max_count:
+    def go_on(
+        self, entries: list[Any], file: int, place: int, freshness: Freshness
+    ) -> Page | Begun | None:
+        """Go on behind what the first run found, which did not end the search."""
+        told = Told.of(entries.pop(), len(entries))
+        self._take(self._plan.first, entries, told)
+        return self._go_on(0, file, place, freshness)
+
+    def _take(self, run: Run, entries: list[Entry], told: Told) -> None:
+        """Add what a finder found."""
+        begin = len(told.files) - len(entries)  # behind the cursor's own
+        self._add(
+            _Piece(entries, run.sources, run.readers, told.files[begin:], told.places[begin:])
+        )
+
+    def _go_on(self, step: int, file: int, place: int, freshness: Freshness) -> Page | Begun | None:
+        """Look in the steps behind one that ended in file `file` of its run, at `place`."""
+        steps, most = self._plan.steps, self._max_count
+        run = steps[step]
+        assert isinstance(run, Run)
+        if file < run.finder.count:
+            self._where = run.sources[file].handle, place
+        else:
+            self._search(steps[step + 1 :])
+            if step + 1 < len(steps):
+                self._items = self._latest = None
+        count = len(self._entries)
+        is_full = count > most or (self._where is not None and count == most)
+        if self._where is not None and not is_full:
+            return None if self._cursor is not None else self._begun(freshness)
+        return self._page(is_full=is_full)
+
+    def _page(self, *, is_full: bool) -> Page | None:
+        """Return the page of what was found; None where a page before may have returned some of it."""
+        entries = self._entries
+        if len(entries) > self._max_count:
+            entries = entries[: self._max_count]
+        if entries and self._cursor is not None and not self._is_owed(entries, self._cursor):
+            return None
+        behind = None
+        if is_full:
+            source, place = self._place_of(len(entries) - 1)
+            behind = pending_cursor(
+                self._plan, self._asked, entries, source, place, self._cursor, self._hash
+            )
+        return Page(entries, behind, self._items)
+
+    def _search(self, steps: Sequence[Run | MemoryFile]) -> None:
+        """Search until there are more entries than wanted, or one that memory does not tell."""
+        lookup: Lookup | None = None
+        for step in steps:
+            if len(self._entries) > self._max_count:
                 return
-            try:
-                if maybe is None:
-                    filters = files.filters
-                    maybe = b"" if filters is None else filters.may_contain(lookup.key_hash)
-                if source.filter >= 0 and not maybe[source.filter]:
-                    continue
-                file, few = source.search(lookup, *times)
-            except TierdexError:
-                return  # closed, damaged: the general path meets it again and says so
-            if few.following != DONE and count + len(few.rows) < max_count:
-                return  # the general path finds these few rows again faster than it takes them over
-            if few.rows:
-                self._found.append((source, file, few))
-                count += len(few.rows)
-            if few.following != DONE:
-                self.where = source.handle, few.following
+            if isinstance(step, Run):
+                if not self._search_run(step):
+                    return
+                continue
+            if lookup is None:
+                lookup = Lookup(self._key_hash, self._kind, self._plan.topic)
+            if not self._search_published(step, lookup):
                 return
-        self.where = None
+        beyond = self._plan.files.beyond
+        self._where = None if beyond is None else (beyond, START)
 
-    def entries(self) -> list[Entry]:
-        """Return the entries found so far, newest first."""
-        entries = []
-        for source, file, few in self._found:
-            names = file.dictionaries.strings(TOPIC_DICTIONARY)
-            rest = (*source.place, None, None, None, None)
-            entries += [
+    def _search_run(self, run: Run) -> bool:
+        """Search a run of local files; say whether memory told everything of it."""
+        if not run.sources:
+            return True
+        entries: list[Any] = []
+        count, file, place, _, _ = run.finder.find(
+            self._name, entries, *self._times, self._max_count, 0, START, 1
+        )
+        if count < 0:
+            self._where = run.sources[0].handle, START
+            return False
+        self._take(run, entries, Told.of(entries.pop(), len(entries)))
+        if file < run.finder.count:
+            self._where = run.sources[file].handle, place
+        return file == run.finder.count
+
+    def _search_published(self, source: MemoryFile, lookup: Lookup) -> bool:
+        """Search a published file, likewise."""
+        self._where = source.handle, START
+        try:
+            reader, few = source.search(lookup, *self._times)
+        except TierdexError:
+            return False  # closed, damaged: the general path meets it again and says so
+        is_done = few.following == DONE
+        if not is_done and len(self._entries) + len(few.rows) < self._max_count:
+            return (
+                False  # the general path finds these few rows again faster than it takes them over
+            )
+        if few.rows:
+            names = reader.dictionaries.strings(TOPIC_DICTIONARY)
+            entries = [
                 _new_tuple(
-                    Entry, (names[tag & TOPIC_MASK], queue_id, offset, size, timestamp, *rest)
+                    Entry,
+                    (names[tag & TOPIC_MASK], queue_id, offset, size, time, *source.tail),
                 )
-                for _, _, tag, timestamp, offset, size, queue_id in few.rows
+                for _, _, tag, time, offset, size, queue_id in few.rows
             ]
-        return entries
+            places = memoryview(few.places).cast("q")
+            self._add(_Piece(entries, (source,), (reader,), bytes(len(places)), places))
+        self._where = None if is_done else (source.handle, few.following)
+        return is_done
 
-    def place_of(self, number: int) -> tuple[MemoryFile, int]:
-        """Return the file of entry `number` of `entries`, and its place in it."""
-        for source, _, few in self._found:
-            if number < len(few.rows):
-                places = few.places[8 * number : 8 * number + 8]
-                return source, int.from_bytes(places, sys.byteorder, signed=True)
-            number -= len(few.rows)
+    def _add(self, piece: _Piece) -> None:
+        """Add a piece, without repeats of what is there."""
+        if not piece.entries:
+            return
+        if not self._pieces:
+            self._entries, self._pieces = piece.entries, [piece]
+            return
+        known = self._identities
+        if not known:
+            known.update(dict.fromkeys(map(identity_of, self._entries)))
+            self._entries = list(self._entries)
+        which = []
+        for number, entry in enumerate(piece.entries):
+            identity = identity_of(entry)
+            if identity not in known:
+                known[identity] = None
+                which.append(number)
+        piece = piece if len(which) == len(piece.entries) else piece.taken(which)
+        self._pieces.append(piece)
+        self._entries += piece.entries
+
+    def _place_of(self, number: int) -> tuple[MemoryFile, int]:
+        """Return the file of an entry, and its place in it."""
+        for piece in self._pieces:
+            if number < len(piece.entries):
+                return piece.sources[piece.files[number]], piece.places[number]
+            number -= len(piece.entries)
         raise AssertionError("an entry that was not found")
 
-    def begun(self, freshness: Freshness) -> Begun:
+    @property
+    def _key_hash(self) -> int:
+        if self._hash is None:
+            self._hash = self._plan.hash_of(self._name)
+        return self._hash
+
+    @property
+    def _kind(self) -> int:
+        return KIND_MESSAGE_ID if self._plan.topic is None else KIND_KEY
+
+    @property
+    def _asked(self) -> tuple[object, ...]:
+        return (self._plan.topic, self._kind, str.__str__(self._name), *self._times)
+
+    def _begun(self, freshness: Freshness) -> Begun:
         """Return what the general path goes on with."""
-        found = [
-            FileMatches(
-                source.handle,
-                None,
-                file.schema,
-                file.dictionaries,
-                np.zeros(len(few.rows), np.int64),
-                np.array(few.rows, file.schema.dtype),
-                np.frombuffer(few.places, np.int64),
-            )
-            for source, file, few in self._found
-        ]
-        return Begun(self._lookup.key_hash, self._files.version.files, freshness, found, self.where)
+        key_hash = self._key_hash
+        found = []
+        for entries, sources, readers, files, places in self._pieces:
+            begin = 0
+            for file, group in groupby(files):
+                end = begin + len(list(group))
+                reader = readers[file]
+                rows = [
+                    (
+                        key_hash, 0, reader.tag_of(entry.topic, self._kind), entry.timestamp, entry.offset,
+                        entry.size, entry.queue_id,
+                    )
+                    for entry in entries[begin:end]
+                ]  # fmt: skip
+                found.append(
+                    FileMatches(
+                        sources[file].handle,
+                        None,
+                        reader.schema,
+                        reader.dictionaries,
+                        np.zeros(len(rows), np.int64),
+                        np.array(rows, reader.schema.dtype),
+                        np.array(places[begin:end], np.int64),
+                    )
+                )
+                begin = end
+        return Begun(key_hash, self._plan.files.version.files, freshness, found, self._where)
+
+    # -- pages ------------------------------------------------------------------------------------------
+
+    def _decoded(self, text: object) -> Cursor | None:
+        """Return a cursor whose entry lay at a place; None when it is wrong."""
+        if not isinstance(text, str) or not isinstance(self._name, str):
+            return None
+        try:
+            cursor = decode_cursor(text, digest_query(*self._asked))
+        except InvalidRequestError:
+            return None
+        return None if cursor.place == NO_PLACE else cursor
+
+    def _begins_behind(self, cursor: Cursor, source: MemoryFile, entry: Entry) -> bool:
+        """Say whether an entry is the cursor's, and the files around are as they were."""
+        topic, queue_id, offset, size, timestamp, *_ = entry
+        if message_fingerprint(topic, offset, size, queue_id, timestamp) != cursor.fingerprint:
+            return False
+        files = self._plan.files.version.files
+        around = source.surroundings(files, self._key_hash)
+        return around == (cursor.merges, cursor.form)
+
+    def _is_owed(self, entries: list[Entry], cursor: Cursor) -> bool:
+        """Say whether no page before returned one of the entries, as far as that is quickly told."""
+        if self._latest is not None and cursor.floors.lie_above(self._latest):
+            return True
+        return MessageColumns.of(entries).are_cleared_by(cursor.floors)
+
+
+def pending_cursor(
+    plan: MemoryPlan,
+    asked: tuple[object, ...],
+    entries: list[Entry],
+    source: MemoryFile,
+    place: int,
+    before: Cursor | None = None,
+    key_hash: int | None = None,
+) -> PendingCursor:
+    """Return the cursor behind a page, of which the last entry is in file `source` at `place`.
+
+    `before` is the one that the page began with, `key_hash` the hash of the name if it is known.
+    """
+    around = source.known_surroundings
+    if around is None:
+        known = plan.hash_of(asked[2]) if key_hash is None else key_hash
+        around = source.surroundings(plan.files.version.files, known)
+    return PendingCursor(asked, tuple(entries), around, place, source.handle.file_id, before)

@@ -17,7 +17,6 @@ from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.proof import Proof, prove
-from tierdex.indexfile.lookup import NOTHING
 from tierdex.indexfile.row_bounds import RowBounds, RowMeasure
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.chained.view import ChainedView
     from tierdex.indexfile.header import FileHeader
-    from tierdex.indexfile.lookup import Few, Found, Lookup, Search
+    from tierdex.indexfile.lookup import Found, Search
     from tierdex.indexfile.schema import Schema
 
 
@@ -135,23 +134,12 @@ class ChainedReader:
         """
         return self._view.search(wanted, self.published)
 
-    def find_few(self, lookup: Lookup, begin: int, end: int) -> Few:
-        """Return what one lookup finds in one step, and where its search goes on."""
-        tag = self.tag_of(lookup.topic, lookup.kind)
-        if tag == layout.TAG_NONE:
-            return NOTHING
-        return self._view.find_few(lookup.key_hash, tag, begin, end, self.published)
-
-    def finder_arguments(self, topic: str | None) -> tuple[int, int, int] | None:
+    @property
+    def finder_places(self) -> tuple[int, int]:
         """Return what a `MessageFinder` knows of this file: addresses of its view's place and of what is
-        published, and the tag of the topic's keys (None: of message IDs). They last as long as the file.
-
-        For files of the message schema. None while the file knows no such topic.
+        published. They last as long as the file.
         """
-        tag = self.tag_of(topic, layout.KIND_MESSAGE_ID if topic is None else layout.KIND_KEY)
-        if tag == layout.TAG_NONE:
-            return None
-        return address(self._view_place), address(self._seen), tag
+        return address(self._view_place), address(self._seen)
 
     def take_newest(self, arguments: int) -> tuple[int, int]:
         """Fill columns with the newest match of many keys; what `NewestColumns` calls."""

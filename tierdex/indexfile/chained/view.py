@@ -17,12 +17,12 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.kernels.checksum import block_checksums
 from tierdex.fileparts.layout import BLOCK_BYTES
-from tierdex.fileparts.memory import address, thread_buffer
+from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.kernels import chain_columns as columns_k
 from tierdex.indexfile.chained.kernels import chain_lookup as k
 from tierdex.indexfile.chained.kernels import chain_walk as walk_k
-from tierdex.indexfile.lookup import DONE, NOTHING, START, Few, Found, Search
+from tierdex.indexfile.lookup import DONE, START, Found, Search
 from tierdex.indexfile.work_limit import NO_LIMIT
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tierdex.indexfile.header import FileHeader
 
 _STEPS = 65_536  # items of a long chain that are collected at once
-_FEW_STEPS = 256  # items that a lookup in one step walks at most
-_FEW = 16  # rows that a lookup in one step returns at most
 _DISTINCT = 64  # hashes of a long chain that are walked for one by one
 
 
@@ -99,32 +97,6 @@ class ChainedView:
         verified[:] = found == checksums
         bad: list[int] = np.flatnonzero(found != checksums).tolist()
         return bad
-
-    # -- one key ----------------------------------------------------------------------------------
-
-    def find_few(self, key_hash: int, tag: int, begin: int, end: int, published: int) -> Few:
-        """Return the newest matching rows, in one step; a part of many, or of a long chain."""
-        limit = _FEW
-        buffer, place = thread_buffer(limit * (8 + self.item_bytes))
-        count, cursor, _ = k.walk_chain(
-            self.array,
-            key_hash - (1 << 64) if key_hash >> 63 else key_hash,
-            tag,
-            begin,
-            end,
-            published,
-            START,
-            limit,
-            _FEW_STEPS,
-            place,
-            place + 8 * limit,
-        )
-        if count < 0:
-            raise self.damage(count)
-        if not count:
-            return Few([], b"", cursor) if cursor else NOTHING
-        rows: list[tuple[int, ...]] = np.frombuffer(buffer, self.dtype, count, 8 * limit).tolist()
-        return Few(rows, bytes(buffer[: 8 * count]), cursor or DONE)
 
     def damage(self, answer: int) -> CorruptFileError:
         """Return the error that a kernel's negative answer stands for."""

@@ -47,7 +47,7 @@ from tierdex.indexfile.compacted.kernels.page_fields import (
     min_time,
     page_position,
 )
-from tierdex.indexfile.lookup import DONE
+from tierdex.indexfile.lookup import DONE, START
 
 # Places of an open compacted file (i8 each).
 PLAN, PAGES, DIRECTORY, PAGE_COUNT, CHECKSUMS, DIRECTORY_VERIFIED = range(6)
@@ -435,6 +435,43 @@ def take_span(
 
 
 @kernel
+def find_from(file: int, wanted: Any, place: int, output: Any) -> Any:
+    """Write matching rows of the pages in memory, newest first, from START or a place on, of a few pages.
+
+    Returns (rows written, where the run goes on or DONE, rows looked at), or (DAMAGED_..., its number, 0).
+    """
+    key_hash = wanted.key_hash
+    if place == START:
+        answer = contains(file_number(file, FILTER), key_hash)
+        if answer == DAMAGED:
+            partition = partition_of(file_number(file, FILTER), key_hash)
+            return np.int64(DAMAGED_FILTER), np.int64(partition), _NONE
+        if answer == NO:
+            return _NONE, _DONE, _NONE
+    page, last = page_range(file, key_hash)
+    if page < 0:
+        return np.int64(DAMAGED_DIRECTORY), np.int64(last // _ENTRIES_PER_BLOCK), _NONE
+    page, row = np.int64(page), _NONE
+    if place != START:
+        asked = np.int64(place) >> PLACE_BITS
+        if asked < page or asked > last:
+            return _NONE, _DONE, _NONE  # a place that this run cannot have
+        page, row = asked, np.int64(place) & ((1 << PLACE_BITS) - 1)
+    while page <= last and not page_in_span(file, page, wanted.begin, wanted.end):
+        page, row = page + 1, _NONE
+    if page > last:
+        return _NONE, _DONE, _NONE
+    address = _NONE
+    if page < file_number(file, END_PAGE):
+        address = np.int64(mapped_page(file, page))
+        if address == 0:
+            return np.int64(DAMAGED_PAGE), page, _NONE
+        if row == 0:
+            row = np.int64(first_row(address, key_hash))
+    return collect_run(file, wanted, Run(page, last, address, row), output, _FEW_PAGES)
+
+
+@kernel
 def find_few_rows(
     file: int, hash_bits: int, tag_bits: int, begin: int, end: int, rows: int, room: int
 ) -> Any:
@@ -444,29 +481,8 @@ def find_few_rows(
     over plain integers several times faster than u8. Returns (rows written, where the run goes on or
     DONE), or (DAMAGED_..., its number).
     """
-    key_hash = np.uint64(hash_bits)
-    answer = contains(file_number(file, FILTER), key_hash)
-    if answer == DAMAGED:
-        return np.int64(DAMAGED_FILTER), partition_of(file_number(file, FILTER), key_hash)
-    if answer == NO:
-        return np.int64(0), _DONE
-    page, last = page_range(file, key_hash)
-    if page < 0:
-        return np.int64(DAMAGED_DIRECTORY), last // _ENTRIES_PER_BLOCK
-    while page <= last and not page_in_span(file, page, begin, end):
-        page += 1
-    if page > last:
-        return np.int64(0), _DONE
-    address, row = np.int64(0), np.int64(0)
-    if page < file_number(file, END_PAGE):
-        address = mapped_page(file, page)
-        if address == 0:
-            return np.int64(DAMAGED_PAGE), np.int64(page)
-        row = first_row(address, key_hash)
-    wanted = Wanted(key_hash, np.uint32(tag_bits), begin, end)
+    wanted = Wanted(np.uint64(hash_bits), np.uint32(tag_bits), np.int64(begin), np.int64(end))
     item_bytes = plan_number(file_number(file, PLAN), ITEM_BYTES)
     output = Output(np.int64(rows), rows + room * item_bytes, np.int64(room))
-    found, following, _ = collect_run(
-        file, wanted, Run(np.int64(page), last, np.int64(address), row), output, _FEW_PAGES
-    )
+    found, following, _ = find_from(file, wanted, START, output)
     return found, following

@@ -1,0 +1,197 @@
+"""Python's objects inside a kernel that keeps the GIL: named tuples that it makes, texts that it compares.
+
+::
+
+    was_on = collector_off()    no finalizer may run between the first object and the last
+    append_row(...)             (topic, four numbers, *tail), of a tuple type, at the end of a list
+    append_bytes(...)           memory as bytes, likewise
+    collector_on(was_on)
+
+Objects are addresses (`id`); the caller keeps them alive. A 0 says that there was no memory, or no such
+item; Python's error is taken back, and the caller of the kernel goes another way.
+
+Depends on arguments, numba and llvmlite only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils as _cgutils
+from numba.extending import NativeValue as _NativeValue
+from numba.extending import intrinsic as _intrinsic
+from numba.extending import models, register_model
+from numba.extending import unbox as _unbox
+
+from tierdex.fileparts.kernels.arguments import is_a
+
+cgutils: Any = _cgutils  # numba is typed in part only
+intrinsic: Any = _intrinsic
+unbox: Any = _unbox
+NativeValue: Any = _NativeValue
+
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_OBJECT = ir.IntType(8).as_pointer()
+_VOID = ir.VoidType()
+
+
+class _List(types.Type):
+    """A list: its address, 0 for anything else."""
+
+
+LIST: Final = _List("List")
+
+
+@register_model(_List)
+class _ListModel(models.StructModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        models.StructModel.__init__(self, manager, kind, [("address", types.int64)])  # type: ignore[no-untyped-call]
+
+
+@unbox(_List)
+def _unbox_list(kind: Any, given: Any, c: Any) -> Any:
+    taken = cgutils.create_struct_proxy(kind)(c.context, c.builder)
+    place = c.builder.ptrtoint(given, _I64)
+    is_list = is_a(given, "PyList_Type", c)
+    taken.address = c.builder.select(is_list, place, ir.Constant(_I64, 0))
+    return NativeValue(taken._getvalue())
+
+
+@intrinsic
+def list_address(typing_context: Any, taken: Any) -> Any:
+    """Return the address of a LIST, 0 when the value is none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        proxy = cgutils.create_struct_proxy(signature.args[0])
+        return proxy(context, builder, value=arguments[0]).address
+
+    return (types.int64(taken), generate) if isinstance(taken, _List) else None
+
+
+class _Python:
+    """Calls of Python's C API in one place of a kernel; objects are pointers."""
+
+    def __init__(self, builder: Any) -> None:
+        self.builder = builder
+
+    def call(self, name: str, result: Any, *arguments: Any) -> Any:
+        kind = ir.FunctionType(result, [each.type for each in arguments])
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, arguments)
+
+    def object_at(self, address: Any) -> Any:
+        return self.builder.inttoptr(address, _OBJECT)
+
+    def forget_error(self) -> None:
+        self.call("PyErr_Clear", _VOID)
+
+    def add(self, listed: Any, made: Any) -> Any:
+        """Append a new object, of which the list then has the only reference; return 1, or 0."""
+        builder = self.builder
+        is_added = cgutils.alloca_once_value(builder, ir.Constant(_I64, 0))
+        with builder.if_else(cgutils.is_null(builder, made), likely=False) as (failed, found):
+            with failed:
+                self.forget_error()
+            with found:
+                told = self.call("PyList_Append", _I32, listed, made)
+                self.call("Py_DecRef", _VOID, made)
+                with builder.if_else(cgutils.is_null(builder, told)) as (good, bad):
+                    with good:
+                        builder.store(ir.Constant(_I64, 1), is_added)
+                    with bad:
+                        self.forget_error()
+        return builder.load(is_added)
+
+
+@intrinsic
+def append_row(
+    typing_context: Any, listed: Any, kind: Any, topic: Any, queue_id: Any, offset: Any, size: Any,
+    time: Any, tail: Any,
+) -> Any:  # fmt: skip
+    """Append (topic, queue_id, offset, size, time, *tail), a `kind`, to a list; return 1, or 0.
+
+    `kind` is a subclass of tuple, `topic` any object, `tail` a tuple; the rest are numbers (i8).
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        python = _Python(builder)
+        listed, kind, topic, *numbers, tail = arguments
+        rest = python.object_at(tail)
+        count = python.call("PyTuple_Size", _I64, rest)
+        length = builder.add(count, ir.Constant(_I64, 1 + len(numbers)))
+        made = python.call("PyType_GenericAlloc", _OBJECT, python.object_at(kind), length)
+
+        def put(place: Any, value: Any) -> None:  # the tuple owns `value` from now on
+            python.call("PyTuple_SetItem", _I32, made, place, value)
+
+        with builder.if_then(cgutils.is_not_null(builder, made), likely=True):
+            name = python.object_at(topic)
+            python.call("Py_IncRef", _VOID, name)
+            put(ir.Constant(_I64, 0), name)
+            for place, number in enumerate(numbers, 1):
+                value = python.call("PyLong_FromLongLong", _OBJECT, number)
+                put(ir.Constant(_I64, place), value)
+            with cgutils.for_range(builder, count) as loop:
+                value = python.call("PyTuple_GetItem", _OBJECT, rest, loop.index)
+                python.call("Py_IncRef", _VOID, value)
+                put(builder.add(loop.index, ir.Constant(_I64, 1 + len(numbers))), value)
+        return python.add(python.object_at(listed), made)
+
+    return types.int64(*(types.int64,) * 8), generate
+
+
+@intrinsic
+def append_bytes(typing_context: Any, listed: Any, address: Any, length: Any) -> Any:
+    """Append `length` bytes of memory to a list, as bytes; return 1, or 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        python = _Python(builder)
+        listed, begin, length = arguments
+        made = python.call("PyBytes_FromStringAndSize", _OBJECT, python.object_at(begin), length)
+        return python.add(python.object_at(listed), made)
+
+    return types.int64(*(types.int64,) * 3), generate
+
+
+@intrinsic
+def item_of(typing_context: Any, listed: Any, place: Any) -> Any:
+    """Return the address of a list's item, 0 when it has no such item."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        python = _Python(builder)
+        found = python.call("PyList_GetItem", _OBJECT, python.object_at(arguments[0]), arguments[1])
+        with builder.if_then(cgutils.is_null(builder, found), likely=False):
+            python.forget_error()
+        return builder.ptrtoint(found, _I64)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def is_same_text(typing_context: Any, one: Any, other: Any) -> Any:
+    """Say whether two texts (addresses of str) are equal."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        python = _Python(builder)
+        texts = [python.object_at(argument) for argument in arguments]
+        order = python.call("PyUnicode_Compare", _I32, *texts)
+        return cgutils.is_null(builder, order)
+
+    return types.boolean(types.int64, types.int64), generate
+
+
+def _make_switch(name: str) -> Any:
+    @intrinsic
+    def switch(typing_context: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.zext(_Python(builder).call(name, _I32), _I64)
+
+        return types.int64(), generate
+
+    return switch
+
+
+collector_off = _make_switch("PyGC_Disable")  # returns 1 if it was on
+collector_on = _make_switch("PyGC_Enable")
