@@ -11,6 +11,8 @@ import pytest
 
 from tests.compactor_steps import step
 from tests.index_service.conftest import SMALL, offsets, put
+from tests.simulation.crash import CrashingStore, CrashPoint
+from tests.simulation.simulated_disk import SimulatedCrash, SimulatedFileSystem
 from tierdex import Index
 from tierdex.app.cli.commands import make_cli
 from tierdex.clock import ManualClock
@@ -18,9 +20,7 @@ from tierdex.errors import IncompleteAnswerError, UnavailableError
 from tierdex.ids import SeededIds
 from tierdex.indexfile.hashing import key_hash
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.crash import CrashingStore, CrashPoint
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 STAGES = ("unsealed", "published", "reopened")
 

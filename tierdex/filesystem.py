@@ -1,7 +1,7 @@
 """The only access to the local file system: files, mappings, folders, locks.
 
 Every call is one system call or the smallest safe group of them, so that a simulated disk can stand
-in for it (`tierdex.testing.simulated_disk`) and every call is a place where a crash or an error may
+in for it (`tests.simulation.simulated_disk`) and every call is a place where a crash or an error may
 strike. What each call makes durable:
 
 * `OpenFile.sync`, `sync_data`, `Mapping.sync`  -- the bytes (and the size) of that file

@@ -12,6 +12,7 @@ from tests.lifecycle.manifests.test_manifest import EMPTY, after
 from tests.lifecycle.rows import make_row, make_uuid
 from tests.lifecycle.table.test_file_table import Reader, make_handle, make_live
 from tests.patience import PATIENCE_S
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex import Index
 from tierdex.clock import ManualClock, SystemClock
 from tierdex.compactor.unpublished import UnpublishedFiles
@@ -22,7 +23,6 @@ from tierdex.lifecycle.store_time import StoreTime
 from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 STATE = EMPTY
 

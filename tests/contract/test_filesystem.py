@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.filesystem import FileSystem, LocalFileSystem, make_durable_folder, read_aside
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
 @pytest.fixture(params=["local", "simulated"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from tests.simulation.crash import CrashingStore
+from tests.simulation.scheduler import InlineExecutor
 from tests.stateful.model import Lookup
 from tests.stateful.world import ROOT, Site, World, identities_of
 from tierdex import Index
@@ -13,8 +15,6 @@ from tierdex.index_service.opening.open import open_components
 from tierdex.seams import Seams
 from tierdex.settings import load_settings
 from tierdex.storage_layer.local import LocalStore
-from tierdex.testing.crash import CrashingStore
-from tierdex.testing.scheduler import InlineExecutor
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.crash.crash_site import CrashWorld
 from tests.crash.scenarios import ON_ONE_DISK, SCENARIOS, run, settings_of
-from tierdex.testing.simulated_disk import SimulatedCrash
+from tests.simulation.simulated_disk import SimulatedCrash
 
 SETTLE_EVERY = 8  # states after a power cut of which one is also brought to the end of its life
 CUT_AGAIN_EVERY = 4  # states in which the power fails once more while the index recovers

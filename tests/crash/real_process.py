@@ -14,6 +14,8 @@ from pathlib import Path
 
 from tests.crash.killing import KillingFileSystem, Trap, TrappedStore
 from tests.crash.scenarios import ON_ONE_DISK, SCENARIOS, run, settings_of
+from tests.simulation.crash import CrashPoint
+from tests.simulation.scheduler import InlineExecutor
 from tests.stateful.model import NodeModel
 from tests.stateful.world import Site, World
 from tests.torture.fork_server import server
@@ -22,8 +24,6 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.local import LocalStore
-from tierdex.testing.crash import CrashPoint
-from tierdex.testing.scheduler import InlineExecutor
 
 
 class RealSite(Site):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.crash.real_process import count_real_calls, every_real_point, kill_at_call
 from tests.crash.scenarios import ON_ONE_DISK, SCENARIOS
-from tierdex.testing.crash import every_call
+from tests.simulation.crash import every_call
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in ON_ONE_DISK])

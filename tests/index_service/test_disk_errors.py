@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.index_service.conftest import offsets, put
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex import errors
 from tierdex.disk_errors import disk_error
 from tierdex.filesystem import LocalFileSystem
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 _HARMLESS = ("close", "release")  # a descriptor is given back whatever happens
 _FAULTS = (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.index_service.conftest import SMALL, offsets, put
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
 def open_on(disk, store, **more):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.index_service.conftest import offsets, put
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.errors import FencedError, UnavailableError
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
 def reasons(index):

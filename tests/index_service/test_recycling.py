@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.index_service.conftest import SMALL
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.torture.fork_server import server
 from tierdex import Index
 from tierdex.clock import ManualClock
@@ -18,8 +20,6 @@ from tierdex.errors import UnavailableError
 from tierdex.filesystem import LocalFileSystem, make_durable_folder
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 DATA = Path("/data")
 READY = DATA / "unsealed/next.ready"

@@ -8,11 +8,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.log_service.log_world import DATA, everything, open_log
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 if TYPE_CHECKING:
     from tierdex.log_service.message_log import MessageLog

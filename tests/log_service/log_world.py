@@ -13,7 +13,7 @@ from tierdex.log_service.levels import Level
 from tierdex.log_service.message_log import MessageLog
 
 if TYPE_CHECKING:
-    from tierdex.testing.simulated_disk import SimulatedFileSystem
+    from tests.simulation.simulated_disk import SimulatedFileSystem
 
 DATA = Path("/data")
 SMALL = {

@@ -10,6 +10,7 @@ import pytest
 
 from tests.log_service.append.test_recycling import give_up_oldest
 from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.errors import (
     ClosedError,
     CorruptFileError,
@@ -26,7 +27,6 @@ from tierdex.fileparts.layout import Part
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.header import decode_log_header
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
 @pytest.fixture

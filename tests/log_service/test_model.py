@@ -19,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.log_service.keyed_world import TINY_INDEX
 from tests.log_service.log_world import DATA, Model, everything, open_log
 from tests.log_service.store_listing import published_files
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.errors import (
     FencedError,
     LossyTakeoverError,
@@ -31,7 +32,6 @@ from tierdex.log_service.levels import Level
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE, TIMER_TOPIC
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 if TYPE_CHECKING:
     from tierdex.log_service.message_log import MessageLog

@@ -13,10 +13,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.simulation import strategies as given
 from tests.stateful.model import Lookup
 from tests.stateful.world import UNWELL, World, identities_of
 from tierdex.errors import CursorExpiredError
-from tierdex.testing import strategies as given
 from tierdex.testing.faulty_store import Fault
 
 FILTERS = st.sampled_from((0, 8, 16))

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from tests.compactor_steps import step
+from tests.simulation.simulated_disk import SimulatedCrash
 from tests.stateful.world import UNWELL, World
-from tierdex.testing.simulated_disk import SimulatedCrash
 
 
 @pytest.mark.parametrize("seed", range(60))

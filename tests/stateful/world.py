@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedCrash, SimulatedFileSystem
 from tests.stateful.fading import Fading
 from tests.stateful.model import Lookup, NodeModel, Put
 from tierdex import Index
@@ -28,8 +30,6 @@ from tierdex.errors import (
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 ROOT = Path("/data")
 SMALL = {

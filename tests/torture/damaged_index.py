@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 
 from tests.compactor_steps import step
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.stateful.world import SMALL
 from tierdex import Index
 from tierdex.clock import ManualClock
@@ -14,8 +16,6 @@ from tierdex.errors import TierdexError
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 DATA = Path("/data")
 KINDS = ("unsealed", "sealed", "compacted", "sidecar", "object", "manifest", "hint", "lock", "node")

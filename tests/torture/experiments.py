@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.crash import experiments as calls
 from tests.crash.real_process import every_real_point, kill_at_call
 from tests.crash.scenarios import SCENARIOS
+from tests.simulation.crash import CrashPoint
 from tests.torture import (
     bad_network,
     bad_store,
@@ -46,7 +47,6 @@ from tests.torture import (
     writers,
 )
 from tests.torture.experiment import Experiment
-from tierdex.testing.crash import CrashPoint
 
 _NAMES = tuple(SCENARIOS)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.indexfile.searches import find_all
+from tests.simulation.scheduler import InlineExecutor
 from tests.torture.damages import Damages
 from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles, GuardedMemory
@@ -33,7 +34,6 @@ from tierdex.indexfile.lookup import DONE, START, TIME_MAX, TIME_MIN, Lookup, Se
 from tierdex.indexfile.message_finder import MessageFinder
 from tierdex.indexfile.schema import join_rows
 from tierdex.lifecycle.paths import DataPaths
-from tierdex.testing.scheduler import InlineExecutor
 
 MOST = 10_000  # rows of one lookup
 MOST_FOUND = 1024  # rows of a finder, that always fit

@@ -12,6 +12,9 @@ import random
 from pathlib import Path
 from unittest.mock import patch
 
+from tests.simulation.crash import CrashingStore, CrashPoint
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedCrash, SimulatedFileSystem
 from tests.stateful.world import SMALL, UNWELL
 from tierdex import Index
 from tierdex.clock import ManualClock
@@ -27,10 +30,7 @@ from tierdex.pipeline.jobs.snapshot import read_store, take_snapshot
 from tierdex.pipeline.merging.merge_job import commit_merges, mergeable
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.crash import CrashingStore, CrashPoint
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 KEYS = ("K1", "K2", "K3")
 GRACE_S = 60.0

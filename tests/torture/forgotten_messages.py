@@ -16,11 +16,11 @@ from contextlib import closing
 
 from tests.log_service.keyed_world import TINY_INDEX, copy_of
 from tests.log_service.log_world import DATA, open_log
+from tests.simulation.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 from tierdex.clock import ManualClock
 from tierdex.errors import TierdexError
 from tierdex.filesystem import make_durable_folder
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 
 QUEUES = (("a", 0), ("a", 3), ("b", 1))
 KEYS = 5

@@ -12,6 +12,8 @@ import random
 from functools import cache, partial
 from pathlib import Path
 
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.stateful.world import SMALL, UNWELL
 from tests.torture.interleaving import Interleaving
 from tests.torture.preload import load_everything
@@ -24,8 +26,6 @@ from tierdex.ids import SeededIds
 from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 ROOT = Path("/data")
 KEYS = 4

@@ -17,6 +17,8 @@ import random
 from functools import cache, partial
 
 from tests.log_service.log_world import DATA
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.torture.interleaving import Interleaving
 from tests.torture.preload import load_everything
 from tierdex.clock import ManualClock
@@ -24,8 +26,6 @@ from tierdex.errors import NotFoundError, UnavailableError
 from tierdex.ids import SeededIds
 from tierdex.log_service.message_log import MessageLog
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
 KEYS = 4

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.logfile.log_files import Model, append, everything, make_journal, some_rows
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.torture.damages import Damages
 from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles, GuardedMemory
@@ -18,7 +19,6 @@ from tierdex.logfile.grouped.merge import write_grouped
 from tierdex.logfile.grouped.sources import JournalSource
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
 from tierdex.logfile.layout import Codec
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 BATCHES = (1, 30, 2, 90, 1, 60)
 CAPACITY = 16 << 10

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from tests.crash.killing import KillingFileSystem
 from tests.log_service.keyed_world import KeyedWorld
+from tests.simulation.simulated_disk import ANY, SimulatedCrash
 from tests.torture.writers import kill_in_turn
 from tierdex import MessageLog
 from tierdex.clock import SystemClock
 from tierdex.errors import UnavailableError
 from tierdex.log_service.levels import Level
-from tierdex.testing.simulated_disk import ANY, SimulatedCrash
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7), ("größe", 2)]
 LEVELS = ("received", "os", "os", "disk")

@@ -19,9 +19,9 @@ import random
 
 from tests.log_service.keyed_world import TIMED, KeyedWorld
 from tests.log_service.store_listing import published_files
+from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.errors import FencedError, TierdexError, UnavailableError
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.simulated_disk import SimulatedCrash
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7), ("größe", 2)]
 FAULTS = (Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER)

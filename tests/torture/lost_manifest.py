@@ -14,6 +14,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.stateful.world import SMALL
 from tierdex import Index
 from tierdex.clock import ManualClock
@@ -21,8 +23,6 @@ from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 PATHS = StorePaths("alpha")
 HOUR_S = 3600.0

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from tests.crash.killing import Trap, TrappedStore
 from tests.pipeline.merged_nodes import KEYS, NODES, Fleet, check, expire_oldest
+from tests.simulation.crash import CrashingStore, CrashPoint
+from tests.simulation.simulated_disk import SimulatedCrash
 from tests.stateful.world import UNWELL
 from tests.torture.fork_server import server
 from tests.torture.quick_folder import quick_folder
@@ -29,9 +31,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
 from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.local import LocalStore
-from tierdex.testing.crash import CrashingStore, CrashPoint
 from tierdex.testing.faulty_store import FaultyStore
-from tierdex.testing.simulated_disk import SimulatedCrash
 
 ASKED = KEYS[:6]
 _CALLS = 60  # of a merge, about

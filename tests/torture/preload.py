@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex import Index
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 _MODULES = (
     "tests.crash.real_process",

@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from tests.indexfile.chained_files import key, make_part, offsets_of
+from tests.simulation.simulated_disk import SimulatedCrash, SimulatedFileSystem
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import make_durable_folder
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.check import check_file
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.indexfile.source import Source
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 FOLDER = Path("/data")
 READY, PATH = FOLDER / "next.ready", FOLDER / "1"

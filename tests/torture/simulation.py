@@ -11,12 +11,12 @@ import errno
 import random
 from collections import Counter
 
+from tests.simulation.scheduler import SeededScheduler
+from tests.simulation.strategies import KEYS, MESSAGE_IDS, TOPICS
 from tests.stateful.model import Lookup
 from tests.stateful.world import UNWELL, CorruptFileError, World
 from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
 from tierdex.testing.faulty_store import Fault
-from tierdex.testing.scheduler import SeededScheduler
-from tierdex.testing.strategies import KEYS, MESSAGE_IDS, TOPICS
 
 CHANCES = {
     Fault.FAIL_BEFORE: 0.08, Fault.FAIL_AFTER: 0.05, Fault.TIMEOUT_BEFORE: 0.03,

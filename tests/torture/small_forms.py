@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.rocketmq.rocketmq_files import find
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.torture.damages import Damages
 from tests.torture.form import PATH, REFUSALS, Form
 from tests.torture.guarded_memory import GuardedFiles
@@ -32,7 +33,6 @@ from tierdex.rocketmq.file import RocketmqIndexFile
 from tierdex.rocketmq.layout import index_hash
 from tierdex.rocketmq.writer import RocketmqIndexWriter
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 ROWS_OF_64_KIB = 160  # of a manifest
 _OF_KEYS = 3  # that one damaged RocketMQ file is asked for

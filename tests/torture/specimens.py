@@ -14,6 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tests.compactor_steps import step
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
@@ -21,8 +23,6 @@ from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 DATA = Path("/data")
 TOPICS = ("orders", "payments", "ünïcode-ß")

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.crash.killing import KillingFileSystem, Trap, TrappedStore
 from tests.patience import PATIENCE_S
+from tests.simulation.scheduler import InlineExecutor
 from tests.torture.fork_server import server
 from tests.torture.history import History
 from tests.torture.quick_folder import quick_folder
@@ -31,7 +32,6 @@ from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.jobs.publishing import JobNode
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.local import LocalStore
-from tierdex.testing.scheduler import InlineExecutor
 
 SETTINGS = {
     "slot_count": 64, "item_capacity": 400, "disk_reserve_bytes": 0, "merge_min_files": 3,

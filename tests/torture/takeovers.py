@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from tests.simulation.scheduler import InlineExecutor
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.stateful.world import SMALL, UNWELL
 from tests.torture.history import History
 from tierdex import Index
@@ -20,8 +22,6 @@ from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.jobs.publishing import JobNode
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.scheduler import InlineExecutor
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
 class InterposedStore:

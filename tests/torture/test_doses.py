@@ -10,6 +10,7 @@ import pytest
 from tests.crash import experiments
 from tests.crash.scenarios import SCENARIOS
 from tests.patience import PATIENCE_S
+from tests.simulation.crash import every_call
 from tests.torture import (
     bad_store,
     corruption,
@@ -40,7 +41,6 @@ from tests.torture import (
 from tests.torture.campaign import Campaign
 from tests.torture.experiments import EXPERIMENTS
 from tests.torture.quick_folder import quick_folder
-from tierdex.testing.crash import every_call
 
 DOSES = {experiment.name: experiment.small_dose for experiment in EXPERIMENTS}
 

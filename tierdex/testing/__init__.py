@@ -1,1 +1,1 @@
-"""Shipped test kits: contract suites, faulty stores, a simulated disk. No module imports this package."""
+"""Kits for authors of a store: the contract as a test suite, a store that fails. No module imports them."""

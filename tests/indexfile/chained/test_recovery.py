@@ -10,14 +10,14 @@ import pytest
 from tests.indexfile.chained_files import FILESYSTEM, key, make_file, make_part, offsets_of
 from tests.indexfile.faulty_disk import FaultyFileSystem
 from tests.interrupting import interrupted_at
+from tests.simulation.simulated_disk import SimulatedFileSystem
+from tests.simulation.simulated_file import PAGE
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.filesystem import make_durable_folder
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained import batch_append
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.chained.reserved_blocks import RESERVE_STEP_MIN
-from tierdex.testing.simulated_disk import SimulatedFileSystem
-from tierdex.testing.simulated_file import PAGE
 
 SLOTS = 8
 ROWS_BEGIN = layout.rows_position(SLOTS)

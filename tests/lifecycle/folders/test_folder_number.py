@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.stateful.world import World
 from tierdex.lifecycle.folders.folder_number import FolderNumber
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 _ROOT = Path("/data")
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.log_service.log_world import DATA, Model, open_log, seal_rolled
+from tests.simulation.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 from tierdex.errors import UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
-from tierdex.testing.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from tests.log_service.log_world import DATA, open_log, seal_rolled
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.filesystem import make_durable_folder
 from tierdex.logfile.journal.kernels import state as s
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 QUEUES, EACH = 50, 70
 CHUNK_ENDS = s.CHUNK_HEAD + 1

@@ -10,6 +10,7 @@ import pytest
 
 from tests.log_service.keyed_world import TIMED, TINY_INDEX, KeyedWorld
 from tests.log_service.log_world import DATA, open_log, seal_rolled
+from tests.simulation.simulated_disk import SimulatedCrash, SimulatedFileSystem
 from tierdex.clock import ManualClock
 from tierdex.errors import (
     InvalidRequestError,
@@ -22,7 +23,6 @@ from tierdex.log_service.levels import Level
 from tierdex.logfile.forgotten import NOWHERE, ForgottenPlaces
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import FaultyStore
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 HOUR_MS = 3_600_000
 QUEUE = ("orders", 0)

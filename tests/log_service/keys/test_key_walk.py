@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.log_service.log_world import DATA, open_log, seal_rolled
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.keys import key_walk
 from tierdex.log_service.keys.key_walk import KeyWalk
 from tierdex.logfile.journal.sealed import SealedJournal
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 
 @pytest.fixture

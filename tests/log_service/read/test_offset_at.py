@@ -7,11 +7,11 @@ import random
 import pytest
 
 from tests.log_service.log_world import DATA, open_log, seal_rolled
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile import layout
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 BATCHES = 3 * layout.CHECKPOINT_BATCHES
 

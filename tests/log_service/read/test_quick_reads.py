@@ -8,12 +8,12 @@ from contextlib import closing
 import pytest
 
 from tests.log_service.log_world import DATA, open_log, seal_rolled
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import LEVELS
 from tierdex.log_service.read.reads import ReadLimits, place_of
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 QUEUES = [("a", 0), ("a", 1), ("b", 5), ("only now", 0)]
 DAY = 86_400.0

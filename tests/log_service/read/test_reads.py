@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
+from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.journal.tables import Tables
-from tierdex.testing.simulated_disk import SimulatedFileSystem
 
 TIME = 1_700_000_000_000
 

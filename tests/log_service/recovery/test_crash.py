@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 
 from tests.log_service.log_world import DATA, Model, everything, judge, open_log, seal_rolled
+from tests.simulation.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 from tierdex.errors import BacklogFullError, OffsetsReusedError, UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
-from tierdex.testing.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 
 STEP = 11  # of all calls; tests/torture takes every one
 

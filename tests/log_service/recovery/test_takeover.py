@@ -9,6 +9,7 @@ import pytest
 from tests.log_service.keyed_world import TIMED, TINY_INDEX
 from tests.log_service.log_world import DATA, SMALL, everything, open_log
 from tests.log_service.store_listing import state_of
+from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.clock import ManualClock
 from tierdex.errors import (
     FencedError,
@@ -24,7 +25,6 @@ from tierdex.lifecycle.manifests.manifest import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_sidecar_name
 from tierdex.log_service.message_log import MessageLog
 from tierdex.testing.faulty_store import Fault
-from tierdex.testing.simulated_disk import SimulatedCrash
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
 

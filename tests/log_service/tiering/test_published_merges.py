@@ -9,6 +9,7 @@ from tests.log_service.log_world import DATA, everything
 from tests.log_service.store_listing import state_of
 from tests.log_service.tiering.test_publish import states
 from tests.log_service.tiering.test_retention import DAY
+from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.clock import ManualClock
 from tierdex.errors import FencedError, UnavailableError
 from tierdex.fileparts.layout import Part
@@ -19,7 +20,6 @@ from tierdex.lifecycle.nodes.ownership import ClaimTerms, OwnedNode
 from tierdex.log_service.files.whole_object import check_object, open_grouped_tail
 from tierdex.log_service.levels import Level
 from tierdex.testing.faulty_store import Fault, FaultyStore
-from tierdex.testing.simulated_disk import SimulatedCrash
 
 FOUR = {"merge_min_files": 4}
 DAY_MS = round(DAY * 1000)

@@ -7,8 +7,8 @@ import pytest
 from tests.log_service.keyed_world import TINY_INDEX, KeyedWorld
 from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.log_service.recovery.test_crash import Story
+from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.errors import CorruptFileError, InvalidRequestError
-from tierdex.testing.simulated_disk import SimulatedCrash
 
 DAY = 86_400.0
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.log_service.keyed_world import KeyedWorld
 from tests.log_service.log_world import DATA, open_log
+from tests.simulation.simulated_disk import SimulatedCrash, SimulatedFileSystem
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
-from tierdex.testing.simulated_disk import SimulatedCrash, SimulatedFileSystem
 
 HOUR = 3_600_000
 T0 = 1_700_000_000_000 // HOUR * HOUR + 17 * 60_000

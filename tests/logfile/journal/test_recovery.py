@@ -17,6 +17,7 @@ from tests.logfile.log_files import (
     read_all,
     some_rows,
 )
+from tests.simulation.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 from tierdex.errors import CorruptFileError, UnsupportedFormatError
 from tierdex.fileparts.predecessor import NO_PREDECESSOR, Predecessor
 from tierdex.filesystem import make_durable_folder
@@ -27,7 +28,6 @@ from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
 from tierdex.logfile.journal.scan import BatchScan
 from tierdex.logfile.journal.tables import Tables
-from tierdex.testing.simulated_disk import ANY, SimulatedCrash, SimulatedFileSystem
 
 FOLDER, PATH = Path("/data"), Path("/data/journal")
 SMALL = 16 << 10

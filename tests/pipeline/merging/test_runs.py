@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.indexfile.compacted_files import make_dictionaries, make_rows
 from tests.lifecycle.rows import NOW_MS, make_row
 from tests.pipeline.merged_nodes import KEYS, NODES, Fleet, check, expire_oldest, fill, found
+from tests.simulation.crash import CrashingStore, every_call
+from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.compactor.file_row import make_row as file_row
 from tierdex.compactor.upload import Target, upload_file
 from tierdex.errors import CursorExpiredError
@@ -30,8 +32,6 @@ from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.pipeline.merging.runs import DAY_MS, RunCutter, plan_runs
 from tierdex.storage_layer.memory import MemoryStore
-from tierdex.testing.crash import CrashingStore, every_call
-from tierdex.testing.simulated_disk import SimulatedCrash
 
 # -- cutting and planning: pure -------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tierdex.testing.simulated_disk import SimulatedCrash
+from tests.simulation.simulated_disk import SimulatedCrash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

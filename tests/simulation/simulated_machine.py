@@ -14,9 +14,9 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tierdex.testing.simulated_faults import Call, CrashPoint, Fault, SimulatedCrash
-from tierdex.testing.simulated_file import PAGE, SimulatedFile
-from tierdex.testing.simulated_folders import FolderTree, failure
+from tests.simulation.simulated_faults import Call, CrashPoint, Fault, SimulatedCrash
+from tests.simulation.simulated_file import PAGE, SimulatedFile
+from tests.simulation.simulated_folders import FolderTree, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -28,9 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tierdex.clock import Clock, ManualClock
-from tierdex.local_file import FileStat
-from tierdex.testing.simulated_faults import (
+from tests.simulation.simulated_faults import (
     ANY,
     Call,
     CrashPoint,
@@ -38,9 +36,11 @@ from tierdex.testing.simulated_faults import (
     SimulatedCrash,
     sampled_choices,
 )
-from tierdex.testing.simulated_file import PAGE, Effect, SimulatedFile
-from tierdex.testing.simulated_folders import Folder, FolderTree, failure
-from tierdex.testing.simulated_machine import Disk
+from tests.simulation.simulated_file import PAGE, Effect, SimulatedFile
+from tests.simulation.simulated_folders import Folder, FolderTree, failure
+from tests.simulation.simulated_machine import Disk
+from tierdex.clock import Clock, ManualClock
+from tierdex.local_file import FileStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

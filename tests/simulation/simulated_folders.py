@@ -14,7 +14,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tierdex.testing.simulated_file import Effect, EffectState, SimulatedFile
+from tests.simulation.simulated_file import Effect, EffectState, SimulatedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

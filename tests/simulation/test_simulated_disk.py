@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tierdex.testing.simulated_disk import Effect, SimulatedCrash, SimulatedFileSystem
+from tests.simulation.simulated_disk import Effect, SimulatedCrash, SimulatedFileSystem
 
 if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem, OpenFile
