@@ -55,7 +55,7 @@ class WorkerThread:
         self._thread.start()
 
     def wake(self) -> None:
-        """Let the worker look for work now, not after its pause."""
+        """Wake the worker now, not after its pause."""
         self._wake.set()
 
     def ask_to_stop(self) -> None:

@@ -103,7 +103,7 @@ class ManualClock:
         return event.is_set()
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass on both clocks."""
+        """Advance both clocks by `seconds`."""
         with self._lock:
             self._now_ms += round(seconds * 1000)
             self._monotonic_ms += seconds * 1000

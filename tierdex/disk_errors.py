@@ -59,7 +59,7 @@ def disk_error(error: OSError) -> UnavailableError:
 
 @contextmanager
 def naming(place: object) -> Iterator[None]:
-    """Let a failed system call name a path, where it does not: writes to open files name none."""
+    """Add a path to the error of a failed system call that names none, as writes to open files do."""
     try:
         yield
     except OSError as error:
@@ -98,7 +98,7 @@ typed_disk_errors: Final = _TypedDiskErrors()
 
 
 def with_disk_errors(call: Callable[P, T]) -> Callable[P, T]:
-    """Let a public call raise typed errors only."""
+    """Make a public call raise typed errors only."""
 
     @wraps(call)
     def typed(*arguments: P.args, **named: P.kwargs) -> T:

@@ -45,7 +45,7 @@ _CACHESTAT = 451  # the number of the call on every architecture
 
 
 def _naming_path(call: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Let an error of a call on a descriptor name its path, as calls on a path do."""
+    """Make an error of a call on a descriptor name its path, as calls on a path do."""
 
     @wraps(call)
     def named(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:

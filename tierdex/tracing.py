@@ -32,13 +32,13 @@ def trace_id_of(traceparent: str | None) -> str | None:
 
 
 def carry_trace(traceparent: str | None) -> None:
-    """Let what this task or thread does from now on belong to a trace; None, or a wrong one: to none."""
+    """Set the trace of what this task or thread does from now on; None, or a wrong one: no trace."""
     _carried.set(traceparent if trace_id_of(traceparent) else None)
 
 
 @contextmanager
 def carried_trace(traceparent: str | None) -> Iterator[None]:
-    """Let what is done here belong to a trace."""
+    """Set the trace of what the block does."""
     token = _carried.set(traceparent if trace_id_of(traceparent) else None)
     try:
         yield

@@ -61,7 +61,7 @@ class SeededScheduler:
         self._due: dict[str, float] = {}
 
     def run_one(self) -> Stepped | None:
-        """Let one worker step; None when none is due. Raises what the step raises."""
+        """Step one worker; None when none is due. Raises what the step raises."""
         now = self._clock.monotonic()
         due = [
             worker

@@ -107,7 +107,7 @@ class SimulatedFileSystem:
         self._disk.crash_points.append(CrashPoint(kind, nth, after))
 
     def note_stores_at_every_call(self) -> None:
-        """Let a crash also leave older contents of mapped pages: those at each call. Costs time."""
+        """Make a crash also leave older contents of mapped pages: those at each call. Costs time."""
         self._disk.note_stores_at_every_call = True
 
     # -- failures ---------------------------------------------------------------------------------

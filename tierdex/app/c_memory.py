@@ -18,7 +18,7 @@ _LEAST: Final = 2
 
 
 def keep_few_arenas() -> None:
-    """Let the C library make no more arenas than there are cores, unless `MALLOC_ARENA_MAX` says how many."""
+    """Limit the arenas of the C library to the number of cores, unless `MALLOC_ARENA_MAX` is set."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(_M_ARENA_MAX, max(_LEAST, os.cpu_count() or _LEAST))

@@ -281,7 +281,7 @@ def run_compaction() -> Call[int]:
 
 
 def roll() -> Call[bool]:
-    """Go on in the next file; return whether there was anything to roll."""
+    """Roll the file; return whether it held anything."""
     path = "/v1/admin/roll"
     return Call(
         "POST", path, lambda body: bool(answers.read_json(body)["rolled"]), is_repeatable=False
@@ -289,7 +289,7 @@ def roll() -> Call[bool]:
 
 
 def refresh() -> Call[None]:
-    """Let the service read every node's manifest now."""
+    """Make the service read every node's manifest now."""
     return Call("POST", "/v1/admin/refresh", lambda _body: None)
 
 
@@ -316,7 +316,7 @@ def forget(
 
 
 def resume_forgetting(forgetting: str | Receipt, *, wait: float = 0.0) -> Steps[Receipt]:
-    """Go on with a request to forget. Raises NotFoundError once no object holds its entries."""
+    """Continue a request to forget. Raises NotFoundError once no object holds its entries."""
     first, *later = waits_of(wait)
     return _see_through(_resume(forgetting, first), later)
 

@@ -46,7 +46,7 @@ def already_durable() -> None:
 
 
 def always(handle: FileHandle) -> bool:
-    """Say yes: an index of no log waits for nothing before a publication."""
+    """Return True: an index of no log waits for nothing before a publication."""
     return True
 
 

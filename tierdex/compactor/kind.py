@@ -67,7 +67,7 @@ class FileKind(Protocol):
         ...
 
     def prepare_publication(self) -> None:
-        """Let the store have what it must know before it lists one more file."""
+        """Publish what the store must know before it lists one more file."""
         ...
 
     def check(self, path: Path) -> Sequence[str]:
@@ -95,7 +95,7 @@ class FileKind(Protocol):
         ...
 
     def note_shown(self) -> None:
-        """Hear that reads went over to a published file."""
+        """Called after reads were directed to a published file."""
         ...
 
 

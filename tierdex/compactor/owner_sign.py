@@ -52,7 +52,7 @@ class OwnerSign:
         self._signed_at = components.clock.monotonic()  # the claim's commit is a sign, now or later
 
     def step(self) -> float:
-        """Look, and sign if that is due; return the seconds until the next look."""
+        """Scan, and write a heartbeat if one is due; return the seconds until the next step."""
         claim, clock = self._components.claim, self._components.clock
         if not claim.is_claimed:
             return _LOOK_EVERY_S

@@ -126,7 +126,7 @@ def upload_object(components: CompactorComponents, handle: FileHandle, key: str)
 
 
 def _show_published(components: CompactorComponents, kind: FileKind, handle: FileHandle) -> None:
-    """Let queries read the published file, once the newest manifest is seen to list it."""
+    """Direct queries to the published file, once the newest manifest is seen to list it."""
     state = components.claim.get().refresh()
     assert handle.path is not None
     row = state.files.get(handle.uuid)

@@ -101,7 +101,7 @@ def _seal_suspect(components: CompactorComponents, handle: FileHandle, target: P
 
 
 def _reread(components: CompactorComponents, handle: FileHandle, error: CorruptFileError) -> None:
-    """Go on with the batches that the device still has; let the next flush report the lost ones."""
+    """Continue with the batches that the device still has; the next flush reports the lost ones."""
     file: ChainedFile = handle.reader
     published, items = file.published, file.item_count
     proven = file.reread()

@@ -69,7 +69,7 @@ class UnpublishedFiles:
     def watch(
         self, has_received: Callable[[], bool], quarantined: Callable[[], Collection[int]]
     ) -> None:
-        """Look from now on: the table shows the folder. `has_received`: do entries wait in memory?"""
+        """Begin scans: the table shows the folder. `has_received`: do entries wait in memory?"""
         with self._lock:
             self._quarantined = quarantined
             self._has_received = has_received

@@ -120,7 +120,7 @@ class Follower:
         self._must_open = True  # what the source has read, and we have not put, is read again
 
     def stop(self) -> None:
-        """Let `run` save and return soon. Safe in a signal handler."""
+        """Make `run` save and return soon. Safe in a signal handler."""
         self._stopping.set()
 
     def run(self) -> FollowStatus:
@@ -270,7 +270,7 @@ class Follower:
         return saved.resume(watermark, repeats_last=repeats_last)
 
     def _keep_within(self, partition: int, held: Bounds) -> None:
-        """Bring a position into what the log holds; count what it lost, or begin it anew."""
+        """Move a position into the range of the log; count what it lost, or begin it anew."""
         at = self._positions[partition]
         if at > held.end or self._begins_anew:
             self._restart(partition, held)

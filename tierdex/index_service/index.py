@@ -214,7 +214,7 @@ class Index(OperatedIndex):
         self, topic: Any, key: Any, keys: Any, message_id: Any, queue_id: Any, offset: Any, size: Any,
         timestamp: Any, durability: Durability,
     ) -> None:  # fmt: skip
-        """Say what is wrong with a put that the kernel refused; or make room, and let it try again.
+        """Name the fault of a put that the kernel refused; or make room, and let it try again.
 
         A written time becomes a number, another collection of keys a tuple.
         """

@@ -273,7 +273,7 @@ class OperatedIndex:
 
     @with_disk_errors
     def resume_forgetting(self, forgetting: str | Receipt, *, wait: float = 0.0) -> Receipt:
-        """Go on with a request to forget, named or by its receipt.
+        """Continue a request to forget, named or by its receipt.
 
         Raises NotFoundError for a name of which no object holds entries any more.
         """
@@ -290,7 +290,7 @@ class OperatedIndex:
         return self._components.forgetter.pending()
 
     def _see_through(self, receipt: Receipt, wait: float) -> Receipt:
-        """Let our own compactor write files anew; wait for the others."""
+        """Let our own compactor rewrite files; wait for the other owners."""
         forgetter, writing = self._components.forgetter, self._components.writing
         if receipt.waits_for_files and writing is not None:
             writing.maintenance.run_all()

@@ -21,7 +21,7 @@ from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 
 
 def warm_up() -> None:
-    """Look one key up in a compacted file of one row, singly and in a batch; import the batch modules."""
+    """Look up one key in a compacted file of one row, singly and in a batch; import the batch modules."""
     from tierdex.index_service.batch import batch_queries  # noqa: F401 (its import is wanted)
 
     dictionaries = Dictionaries(MESSAGE_SCHEMA.dictionary_names)

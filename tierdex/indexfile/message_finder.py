@@ -66,7 +66,7 @@ class MessageFinder:
         kind: type[tuple[Any, ...]],
         most_bytes: int,
     ) -> None:
-        """Look for keys of `topic`, None: for message IDs, in files that know the topic, newest first.
+        """Search files that know the topic for keys of `topic` (None: message IDs), newest first.
 
         Each file has what comes last in its entries, which are of type `kind`: topic, queue, offset, size,
         time, and that. `seed` is that of the hashes, `most_bytes` what a name may have.

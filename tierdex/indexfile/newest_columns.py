@@ -76,7 +76,7 @@ class NewestColumns:
         self._most = most_items
 
     def _fill_arguments(self, file: ChainedReader, tag: int, number: int) -> None:
-        """Say what the next call of the kernel asks for."""
+        """Set what the next call of the kernel asks for."""
         keys, wanted, place = self._keys, self._wanted, self._place
         count = keys.key_count
         arguments = np.frombuffer(self.memory, np.int64, k.COLUMN_ARGUMENTS, _BYTES * count)
@@ -114,7 +114,7 @@ class NewestColumns:
         return np.frombuffer(self.memory, dtype, self._keys.key_count, begin * self._keys.key_count)
 
     def hash_keys(self) -> None:
-        """Look at every key, if no file did yet. Raises NotPlainError."""
+        """Check every key, if no file did yet. Raises NotPlainError."""
         if not self._hashed:
             self._keys.hash_into(self._place + HASHES * self._keys.key_count)
             self._hashed = True

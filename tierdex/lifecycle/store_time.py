@@ -42,7 +42,7 @@ class StoreTime:
         self.skew_ms: int | None = None  # how far our clock was ahead of the store's
 
     def measure(self, store_ms: int) -> None:
-        """Hear that it is at least `store_ms` in the store: it dates something that is there by now."""
+        """Record that the store's time is at least `store_ms`, the date of an object there."""
         with self._lock:
             self._tick()
             if self._measured is None:

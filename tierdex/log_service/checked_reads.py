@@ -158,7 +158,7 @@ class CheckedReads:
         return queues
 
     def refresh(self) -> None:
-        """Look at the folder anew, in a log that was opened for reading."""
+        """Read the folder again, in a log that was opened for reading."""
         self._components.check_open()
         if self._components.follower is not None:
             self._components.follower.refresh()

@@ -529,7 +529,7 @@ class MessageLog(OperatedLog):
 
     @with_disk_errors
     def catch_up(self) -> None:
-        """Bring everything that is written into the index. Raises UnavailableError when it takes nothing."""
+        """Index everything that is written. Raises UnavailableError when the index takes nothing."""
         self._components.check_open()
         self._log_index().catch_up()
 
@@ -555,7 +555,7 @@ class MessageLog(OperatedLog):
 
     @with_disk_errors
     def refresh(self) -> None:
-        """Look at the folder anew, in a log that was opened for reading."""
+        """Read the folder again, in a log that was opened for reading."""
         self._reads.refresh()
 
     # -- private -----------------------------------------------------------------------------------------

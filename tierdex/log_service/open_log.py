@@ -286,7 +286,7 @@ class _OwnerOpening:
             self._begin(note, state)
 
     def note_claim(self, state: ManifestState) -> None:
-        """Hear that the node is claimed at last. Raises FencedError when offsets were given twice."""
+        """Called after a late claim of the node. Raises FencedError when offsets were given twice."""
         if self._components is not None:
             refuse_unnoted(self.kind.note, self._known, state)
 

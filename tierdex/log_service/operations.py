@@ -109,7 +109,7 @@ class OperatedLog:
 
     @with_disk_errors
     def roll(self) -> bool:
-        """Let the next append go into a new journal, unless this one is empty; say whether it does."""
+        """Roll the journal, unless it is empty; return whether it was rolled."""
         return self._writing().appender.roll_active("asked for")
 
     @with_disk_errors
@@ -194,7 +194,7 @@ class OperatedLog:
 
     @with_disk_errors
     def expire(self, *, before: Time, dry_run: bool = False) -> list[LogFileInfo]:
-        """Let files go that were sealed before `before` (int64 ms), with all their messages; return them.
+        """Drop files that were sealed before `before` (int64 ms), with all their messages; return them.
 
         Their queues begin behind them, and offsets go on. A file with messages to be delivered stays. What
         the settings `retention` and `topic_retention` say happens without this call. Raises
@@ -266,7 +266,7 @@ class OperatedLog:
 
     @with_disk_errors
     def resume_forgetting(self, forgetting: str | ForgetReceipt) -> ForgetReceipt:
-        """Go on with a request to forget, named or by its receipt.
+        """Continue a request to forget, named or by its receipt.
 
         Raises NotFoundError for a name of which no file holds anything any more.
         """

@@ -66,7 +66,7 @@ def make_session(
 
 
 def _lend_packages_to_planner() -> None:
-    """Let the Python with which Spark plans on this machine import this process's packages.
+    """Make the Python with which Spark plans on this machine import this process's packages.
 
     It is the executors' Python, without packages of its own; the JVM passes our PYTHONPATH to it,
     and not to executors on other machines.

@@ -78,7 +78,7 @@ class FollowedLog:
         return Found(shown, names, self._rule)
 
     def _recall(self, source: Source, told: Any) -> Any:
-        """Tell a source what it remembers, unless it was told; return what that is."""
+        """Give a source its memory, unless it has it; return the memory."""
         if self._memory is None or not isinstance(source, RememberingSource):
             return None
         memory = self._memory()

@@ -63,7 +63,7 @@ class RocketmqFolder:
         slot_capacity: int | None = None,
         item_capacity: int | None = None,
     ) -> None:
-        """Look at a folder; capacities are for its local files, and found out when not given.
+        """Open a folder; capacities are for its local files, and found out when not given.
 
         Raises NotFoundError when the folder is not there, or has no place of index files.
         """

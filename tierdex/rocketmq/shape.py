@@ -102,7 +102,7 @@ def _compacted_shapes(file: OpenFile, header: np.void, length: int) -> list[Shap
 
 
 def _runs_fit(file: OpenFile, shape: Shape) -> bool:
-    """Look at blocks of slots spread over the file: do runs touch, do hashes belong?"""
+    """Check blocks of slots spread over the file: do runs touch, do hashes belong?"""
     starts = np.unique(np.linspace(0, max(shape.slot_capacity - 64, 0), 16).astype(np.int64))
     for start in starts.tolist():
         count = min(64, shape.slot_capacity - start)

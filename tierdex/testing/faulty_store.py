@@ -103,7 +103,7 @@ class FaultyStore:
         self.history: list[Struck] = []
 
     def fail(self, verb: str, *, nth: int = 1, fault: Fault, count: int = 1) -> None:
-        """Let the `nth` call of `verb` from now on, and the `count` - 1 behind it, meet `fault`."""
+        """Make the `nth` call of `verb` from now on, and the `count` - 1 behind it, meet `fault`."""
         with self._lock:
             first = self._calls.get(verb, 0) + nth
             for number in range(first, first + count):

@@ -57,7 +57,7 @@ class Spans:
         return f"{context.trace_id:032x}" if context.is_valid else None
 
     def end(self, span: Span, name: str, status: int, caller: Caller) -> None:
-        """Tell what came of the request; `name` is method and route."""
+        """Record the outcome of the request; `name` is method and route."""
         span.update_name(name)
         span.set_attributes(
             {

@@ -100,7 +100,7 @@ def _paths_of(name: str) -> list[JsonPart]:
 
 
 def _are_objects(values: ValueBlock) -> np.ndarray:
-    """Say which values begin as an object: bool[n]."""
+    """Return which values begin as an object: bool[n]."""
     data = np.frombuffer(values.data, np.uint8)
     are_objects: np.ndarray = data[values.starts] == _OPENING
     for row in np.flatnonzero(~are_objects).tolist():

@@ -289,7 +289,7 @@ class Loader:
                 return
 
     def _note(self) -> None:
-        """Bring what was put to disk, then note it (see register.py for the order)."""
+        """Sync what was put, then note it (see register.py for the order)."""
         if self._register is not None and self._unnoted:
             self._index.flush("disk")
             self._register.remember(list(self._unnoted.values()))

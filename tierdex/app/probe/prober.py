@@ -241,7 +241,7 @@ class Prober:
         return sorted({0, *newest_of_state.values(), *others})
 
     def _look_up(self, position: int) -> Iterator[Step]:
-        """Look one canary up by its key and by its message ID, and note the state of its file."""
+        """Look up one canary by its key and by its message ID, and note the state of its file."""
         canary = self._canaries[position]
         by_id = {"message_id": canary.message_id, **self._topic_of_ids}
         for lookup in ({"topic": TOPIC, "key": canary.key}, by_id):

@@ -122,7 +122,7 @@ def _index(given: Any, c: Any) -> Any:
 
 
 def _take_int(given: Any, pair: Any, c: Any) -> None:
-    """Let `pair` be an int that fits i8; leave it alone for a larger one."""
+    """Set `pair` to an int that fits i8; leave it unchanged for a larger one."""
     overflow = cgutils.alloca_once(c.builder, _I32)
     function = cgutils.get_or_insert_function(
         c.builder.module,
@@ -217,7 +217,7 @@ def is_a(given: Any, type_name: str, c: Any) -> Any:
 
 
 def _take_str(given: Any, pair: Any, c: Any, *, least: int = 1) -> None:
-    """Let `pair` be the UTF-8 of a str of `least` bytes or more; leave it alone for anything else."""
+    """Set `pair` to the UTF-8 of a str of `least` bytes or more; leave it unchanged for anything else."""
     with c.builder.if_then(is_text(given, c), likely=True):
         is_good, data, size = c.pyapi.string_as_string_and_size(given)
         with c.builder.if_else(is_good, likely=True) as (then, otherwise):

@@ -58,7 +58,7 @@ class _Reading:
     last: bytes
 
     def move(self, data: bytes, count: int) -> None:
-        """Go on behind the first `count` bytes of what stands at the position."""
+        """Skip the first `count` bytes at the position."""
         self.position += count
         if len(self.first) < END_BYTES:
             self.first = (self.first + data[: min(count, END_BYTES)])[:END_BYTES]

@@ -146,7 +146,7 @@ class FolderFiles:
         return [pair for pair in self._known.items() if pair[0] not in self._found]
 
     def _find_copies(self, free: dict[str, FoundFile]) -> None:
-        """Look for the files that are gone among the unassigned files beside them."""
+        """Search the unassigned files in the folder for the files that are gone."""
         beside: dict[str, list[FoundFile]] = {}
         for file in free.values():
             if not file.name.endswith(_PACKED):

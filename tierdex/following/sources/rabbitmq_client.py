@@ -137,7 +137,7 @@ class Brokers:
         return self._connections[place]
 
     async def subscribe(self, positions: Mapping[int, tuple[str, int]]) -> None:
-        """Let chunks come of some streams: {subscription: (stream, position)}."""
+        """Subscribe to chunks of some streams: {subscription: (stream, position)}."""
         for number, (stream, position) in positions.items():
             connection = await self.leader_of(stream)
             self._readers[number] = connection
@@ -243,7 +243,7 @@ class _Connection(Client):  # type: ignore[misc]
         return told.get("advertised_host", ""), int(told.get("advertised_port", 0))
 
     async def end(self) -> None:
-        """Say so and end it. The client's own `close` would wait a while for nothing."""
+        """Close it by a frame. The client's own `close` would wait in vain."""
         if self.is_connection_alive():
             said = schema.Close(self._corr_id_seq.next(), code=1, reason="OK")
             with contextlib.suppress(TimeoutError, OSError, exceptions.ServerError):

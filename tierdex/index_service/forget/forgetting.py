@@ -111,7 +111,7 @@ class Forgetter:
         return Forgetting(uuid=uuid, time_ms=now_ms, asked=asked, rewrites=rewrites, only=only)
 
     def resume(self, forgetting: str) -> Receipt:
-        """Go on with a request, and return how far it is. Raises NotFoundError once it has ended."""
+        """Continue a request, and return its state. Raises NotFoundError once it has ended."""
         self._refuse_narrow_view()
         self._read_view.refresh()
         for record in self._read_view.ages.forgotten.records:

@@ -68,7 +68,7 @@ class Looking:
         self._holds: dict[tuple[bytes, int, bytes], bool] = {}  # record, its number, published file
 
     def look(self, record: Forgetting) -> Look:
-        """Look for the record's entries in every file that may hold what was put before it."""
+        """Search every file that may hold what was put before the record for its entries."""
         ages = self._read_view.ages  # before the files: these are as new, or newer
         with self._table.snapshot() as snapshot:
             handles = list(snapshot.file_list)

@@ -65,7 +65,7 @@ class ActiveFile:
         self._wanted: Schema | None = None
 
     def resume(self, handle: FileHandle) -> None:
-        """Go on with the newest unsealed file that recovery found."""
+        """Continue the newest unsealed file that recovery found."""
         age_s = max(0, self._clock.now_ms() - handle.begin_ms) / 1000  # also of earlier runs
         self._adopt(handle, handle.reader, min(age_s, self._settings.roll_after))
 
@@ -80,14 +80,14 @@ class ActiveFile:
         return age_s >= share * self._settings.roll_after
 
     def retire(self, reason: str) -> bool:
-        """Let go of the file, if it holds anything: the compactor may seal it then."""
+        """Release the file, if it holds anything: the compactor may seal it then."""
         if self.file is None or not self.file.item_count:
             return False
         self.let_go(reason)
         return True
 
     def roll(self, reason: str, schema: Schema) -> ChainedFile:
-        """Let the next file take the puts from here on, and return it. Raises as a put does."""
+        """Direct the puts to the next file, and return it. Raises as a put does."""
         self.let_go(reason)
         self._wanted = schema
         try:
@@ -113,7 +113,7 @@ class ActiveFile:
             self.roll("tried again", self._wanted)
 
     def let_go(self, reason: str) -> None:
-        """Have no file; the compactor may seal the one that was."""
+        """Give up the file; the compactor may seal it."""
         if self.file is None:
             return
         self._puts.close_file()  # before its end is read: nothing comes behind that
@@ -160,7 +160,7 @@ class ActiveFile:
         return file
 
     def _forget_unlisted(self) -> None:
-        """Have no file that no query would see: a signal handler raised before it was listed.
+        """Give up a file that no query would see: a signal handler raised before it was listed.
 
         Nothing was put into it. Its name stays, and the next recovery removes it.
         """

@@ -165,7 +165,7 @@ class DirectPuts:
     # -- the open file ---------------------------------------------------------------------------
 
     def open_to(self, file: ChainedFile, topics: Iterable[str]) -> None:
-        """Let messages into `file` for a while, those of `topics` too, which it has just taken."""
+        """Open `file` for direct puts for a while, also of `topics`, which it has just taken."""
         assert not self._cells[k.A_STATISTICS], "open while the file was touched"
         if file is not self._file:
             self.close_file()
@@ -181,11 +181,11 @@ class DirectPuts:
             self.shut()
 
     def shut(self) -> None:
-        """Let no message into the open file; no kernel call is under way when this returns."""
+        """Shut the open file for direct puts; no kernel call is under way when this returns."""
         self._cells[k.A_STATISTICS] = 0
 
     def close_file(self) -> None:
-        """Let go of the open file."""
+        """Release the open file."""
         self.shut()
         self._file = None
         self._tags[: len(self._names)] = 0

@@ -49,7 +49,7 @@ class DiskBudget:
             raise BacklogFullError(self._excess, retry_after_s=RETRY_AFTER_S)
 
     def look_again(self) -> None:
-        """Let the next check find out anew whether there is room."""
+        """Make the next check measure the room again."""
         self._checked_at = float("-inf")
 
     def room(self) -> DiskRoom:

@@ -110,7 +110,7 @@ class Writer:
         self._unwritten: str | None = None
 
     def resume(self, handle: FileHandle | None) -> None:
-        """Go on with the newest unsealed file that recovery found, if there is one, at level `disk`."""
+        """Continue the newest unsealed file that recovery found, if there is one, at level `disk`."""
         if handle is None:
             return
         self._active.resume(handle)
@@ -309,7 +309,7 @@ class Writer:
             raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up
 
     def look_again(self) -> None:
-        """Let the next put find out anew whether there is room: the compactor made some."""
+        """Make the next put measure the room again: the compactor made some."""
         with self._lock:
             self._budget.look_again()
             self.puts.shut()

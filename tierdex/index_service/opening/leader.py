@@ -72,7 +72,7 @@ class Leader(Protocol):
         ...
 
     def note_claim(self, state: ManifestState) -> None:
-        """Hear that the node is claimed. Raises FencedError when the log went on from too old a state."""
+        """Called after the claim of the node. Raises FencedError when the log began from an old state."""
         ...
 
     def holds(self, source: Source) -> bool:

@@ -113,7 +113,7 @@ class LookupExecutor:
         explain: bool = False,
         peer_round: PeerRound | None = None,
     ) -> Result:
-        """Look everything up; a cursor, or what memory has `begun`, belongs to a single lookup.
+        """Look up everything; a cursor, or what memory has `begun`, belongs to a single lookup.
 
         Fills `peer_round`.
 
@@ -142,7 +142,7 @@ class LookupExecutor:
         self.stage_times.add(watch.seconds)
 
     def run_at_once(self, lookups: Lookups) -> Result | None:
-        """Look everything up in local files, quickly, with nothing missing; None: it takes more.
+        """Look up everything in local files, quickly, with nothing missing; None: that is not enough.
 
         For callers that must not wait. None says nothing about the keys.
         """

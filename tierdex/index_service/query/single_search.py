@@ -62,7 +62,7 @@ class SingleSearch:
         self._room = 16  # rows of the next step, at least: it grows where rows are not returned
 
     def begin(self, executor: Executor, want: int) -> None:
-        """Let another thread do the first step."""
+        """Give the first step to another thread."""
         is_begun = self.single.page.is_begun
         self._first = executor.submit(self._step, want, is_begun=is_begun, executor=executor)
 

@@ -213,7 +213,7 @@ class Walk:
         return np.isin(tags, hidden) if hidden else None
 
     def _go_on(self, page: Page) -> None:
-        """Let the parked lookups go on, one by one, within what the batch may still cost."""
+        """Continue the parked lookups, one by one, within the rest of the batch's budget."""
         for done, (number, where) in enumerate(sorted(self._parked.items())):
             try:
                 left = self._budget.work_limit()

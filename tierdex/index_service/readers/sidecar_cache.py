@@ -305,7 +305,7 @@ class TailCache(Generic[TailT]):
             self.forget(uuid)
 
     def close(self) -> None:
-        """Let all sidecars go; the copies stay for the next start."""
+        """Release all sidecars; the copies stay for the next start."""
         with self._lock:
             self._open.clear()
 

@@ -36,7 +36,7 @@ _HEAD = struct.Struct(f"<B{_DIGEST_BYTES}s16sQ{MERGES_BYTES}s16sq")
 
 
 class Cursor(NamedTuple):
-    """Go on in file `file_id`, after the entry with this fingerprint.
+    """Continue in file `file_id`, after the entry with this fingerprint.
 
     `returned` is the sum of the fingerprints' first halves over this page and those before it, `merges`
     stands for the merged files with parts on both sides of `file_id`. `form` is the uuid of its file if

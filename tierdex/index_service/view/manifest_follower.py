@@ -159,7 +159,7 @@ class ManifestFollower:
         return list(self._logs.values())
 
     def show_beside(self, local: LocalFiles) -> None:
-        """Hear of the node whose own files are in the table, too."""
+        """Set the node whose own files are in the table, too."""
         self._local = local
 
     def show_on(self, shelf: Shelf) -> None:
@@ -201,7 +201,7 @@ class ManifestFollower:
         return self._settings.refresh_interval
 
     def refresh(self, vanished: Sequence[FileHandle] = ()) -> int:
-        """Look at every node's manifest now and update the table; return a lower bound of requests.
+        """Read every node's manifest now and update the table; return a lower bound of requests.
 
         `vanished` are local files, in the table, that their writer has dropped since: each is taken
         out together with showing what its node's manifest lists, once that could be read.
@@ -351,7 +351,7 @@ class ManifestFollower:
         return not is_replaced(handle.row, handle.node, replaced)
 
     def report_missing(self, who: object, *, is_missing: bool) -> None:
-        """Hear that `who` misses files, or no more; it says so before they leave the table."""
+        """Record that `who` misses files, or no more; called before they leave the table."""
         with self._lock:
             (self._missing_reporters.add if is_missing else self._missing_reporters.discard)(who)
             self.freshness = self._freshness()

@@ -68,7 +68,7 @@ class ReadView:
         return self._manifests.refresh_interval
 
     def refresh(self) -> int:
-        """Look at the folder (when it is only read), the quarantine and every manifest."""
+        """Read the folder (of a reader), the quarantine and every manifest."""
         with self._refreshing:
             return self._refresh()
 

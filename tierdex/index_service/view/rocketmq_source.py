@@ -54,7 +54,7 @@ class RocketmqReader:
         self._file = file
 
     def excludes(self, key_hash: int) -> bool:
-        """Say no: there is no filter, and the hash is another one."""
+        """Return False: there is no filter, and the hash is another one."""
         del key_hash
         return False
 

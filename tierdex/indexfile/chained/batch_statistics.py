@@ -133,7 +133,7 @@ class BatchStatistics:
             self.source, self.covers = source, None
 
     def bind(self, *, slots: int, rows: int, published: int = 0) -> None:
-        """Say where slot 0, row 1, and what readers may see lie in memory."""
+        """Set the addresses of slot 0, row 1, and the published counts."""
         self.array[k.B_SLOTS] = slots
         self.array[k.B_ROWS] = rows
         self.array[k.B_PUBLISHED] = published

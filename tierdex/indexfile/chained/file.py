@@ -304,7 +304,7 @@ class ChainedFile(ChainedWriter):
     # -- private -----------------------------------------------------------------------------------
 
     def _drop_mapping(self) -> None:
-        """Let go of the mapped pages; they go once the last reader is done with them."""
+        """Release the mapped pages; they are unmapped after the last reader."""
         self._look_at(None)
         if self._mapping is not None:
             self._mapping.close()

@@ -54,7 +54,7 @@ class ChainedView:
         slots: np.ndarray | None = None,
         blocks: BlockChecksums | None = None,
     ) -> None:
-        """Look at `data`, the file from byte 0; `slots` (u4) replaces the file's own slots."""
+        """Read `data`, the file from byte 0; `slots` (u4) replaces the file's own slots."""
         begin = layout.rows_position(header.slot_count)
         item_bytes = header.schema.item_bytes
         count = min((len(data) - begin) // item_bytes, header.row_capacity)

@@ -165,7 +165,7 @@ class CompactedFile(Sidecar):
         return opened
 
     def close(self) -> None:
-        """Let go of the file; memory goes with the last reference to this object."""
+        """Release the file; its memory is freed with the last reference to this object."""
         if self._mapping is not None:
             self._mapping.close()
 

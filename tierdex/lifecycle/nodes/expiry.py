@@ -70,7 +70,7 @@ def expire_rows(node: CommittingNode, rows: Sequence[FileRow]) -> list[FileRow]:
 
 
 def _raise_floors(own: ManifestLog) -> frozenset[FileRef]:
-    """Let merges under way look again; return the files that merges before that have taken."""
+    """Make running merges check again; return the files that earlier merges have taken."""
     taken: frozenset[FileRef] = frozenset()
     for name in list_nodes(own.store):
         if name in (own.node, FORGOTTEN_NODE):

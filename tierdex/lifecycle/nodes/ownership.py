@@ -435,7 +435,7 @@ def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, terms: 
 
 
 def _tell_following(state: ManifestState, memory: OwnerMemory) -> None:
-    """Say that the node goes on from a folder that was closed in order, with everything published."""
+    """Warn that the node continues from a folder that was closed in order, with everything published."""
     if memory.number:
         logger.warning(
             "this folder had the node before, and goes on where another owner ended",

@@ -69,7 +69,7 @@ class ActiveJournal:
         self._has_durable_name = False
 
     def resume(self, handle: FileHandle) -> None:
-        """Go on with a journal that recovery found."""
+        """Continue a journal that recovery found."""
         age_s = max(0, self._seams.clock.now_ms() - handle.begin_ms) / 1000
         self._has_durable_name = True
         self._adopt(handle, handle.reader.journal, min(age_s, self._options.settings.roll_after))
@@ -86,7 +86,7 @@ class ActiveJournal:
         return age_s / self._options.settings.roll_after
 
     def retire(self, reason: str) -> None:
-        """Have no journal; the compactor may seal the one that was. Everything in it is written."""
+        """Give up the journal; the compactor may seal it. Everything in it is written."""
         if self.journal is None:
             return
         assert self.handle is not None
@@ -98,13 +98,13 @@ class ActiveJournal:
         self._on_rolled()
 
     def abandon(self, end: Predecessor) -> None:
-        """Have no journal: what was staged in it is dropped. `end` is where its batches end now."""
+        """Give up the journal: what was staged in it is dropped. `end` is where its batches end now."""
         self._last_end = end
         self.journal = self.handle = None
         self._on_rolled()
 
     def open_next(self) -> Journal:
-        """Let a new journal take the appends from here on. Raises UnavailableError."""
+        """Direct the appends to a new journal. Raises UnavailableError."""
         assert self.journal is None, "retire the one before"
         with self._next_journal.lock:
             journal = self._next_journal.take(self.generation)

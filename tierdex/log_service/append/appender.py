@@ -200,7 +200,7 @@ class Appender:
     # -- room for one message, holding both locks ------------------------------------------------------
 
     def open_journal(self) -> None:
-        """Have a journal that is not too old."""
+        """Open a journal that is not too old."""
         if self._active.is_old and self.active_uuid is not None:
             self.roll("old")
         if self._active.journal is None:
@@ -212,7 +212,7 @@ class Appender:
         self._committer.write_stage(self._active.journal)
 
     def open_another(self) -> None:
-        """Have a journal that is empty."""
+        """Open an empty journal."""
         if self.active_uuid is not None:
             self.roll("full")
             self._active.open_next()
@@ -250,7 +250,7 @@ class Appender:
         return None if journal is None or not journal.message_count else journal.uuid
 
     def roll_active(self, reason: str) -> bool:
-        """Have no active journal, unless this one is empty; say whether one was rolled."""
+        """Roll the active journal, unless it is empty; return whether it was rolled."""
         committer = self._committer
         try:
             with committer.commit_lock, committer.append_lock:
@@ -314,7 +314,7 @@ class Appender:
             self._define(journal, fresh, can_write=can_write)
 
     def _define(self, journal: Journal, fresh: np.ndarray, *, can_write: bool) -> None:
-        """Let the journal know queues (u4) that it does not; all of them, or the error that forgets them."""
+        """Define queues (u4) that the journal does not know; all of them, or the error that forgets them."""
         done, turn = 0, self._active.turn
         try:
             while done < len(fresh):

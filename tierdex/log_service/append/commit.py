@@ -68,7 +68,7 @@ class Commit:
         callback(self)
 
     def reach(self, level: Level) -> None:
-        """Let everybody go on who waits for `level` or a lower one."""
+        """Release the callers that wait for `level` or a lower one."""
         with self._lock:
             self.level = level
             due = self._take_settled()
@@ -76,7 +76,7 @@ class Commit:
             callback(self)
 
     def fail(self, error: TierdexError) -> None:
-        """Let everybody go on, with an error, who is not acknowledged yet."""
+        """Release all waiting callers with an error."""
         with self._lock:
             self.error = error
             due = self._take_settled()

@@ -82,7 +82,7 @@ class Committer:
         return commit
 
     def note_staged(self, level: Level) -> None:
-        """Have staged messages written soon, though no caller waits for them. Holding `append_lock`.
+        """Schedule a commit of staged messages for which no caller waits. Holding `append_lock`.
 
         Who wants a `level` commits, or has the thread commit, when they wait: it need not wake before.
         """
@@ -114,7 +114,7 @@ class Committer:
         commit.raise_error(level)
 
     def begin(self, commit: Commit, level: Level) -> None:
-        """Have the commit run, in the thread; without one here. Errors come with the commit."""
+        """Run the commit in the thread; without one, here. Errors come with the commit."""
         if self.wake is None:
             with suppress(TierdexError):
                 self.wait(commit, level)
@@ -122,7 +122,7 @@ class Committer:
             self._call_for(commit)
 
     def _call_for(self, commit: Commit) -> None:
-        """Tell the thread of a commit, once."""
+        """Wake the thread for a commit, once."""
         if not commit.is_called_for:
             commit.is_called_for = True
             self.hand_over()

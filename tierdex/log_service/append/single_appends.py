@@ -132,7 +132,7 @@ class SingleAppends:
         level: Level,
         delivery: bytes = b"",
     ) -> tuple[int, Commit] | None:
-        """Let the kernel take a message; None where it does not. Holding `append_lock`."""
+        """Call the kernel with a message; None if it refuses. Holding `append_lock`."""
         topic, queue_id, body, keys, message_id, headers, timestamp, _later = given
         if headers.__class__ is dict:
             headers = list(headers.items())
@@ -160,7 +160,7 @@ class SingleAppends:
         self._journal, self._snapshots = None, (None, None)
 
     def _look_at(self, journal: Journal) -> None:
-        """Let the arguments name the tables as they are now: they are replaced when they grow."""
+        """Put the present tables into the arguments: tables are replaced when they grow."""
         of_node, of_journal = self._queues.snapshot, journal.tables.snapshot
         if (
             journal is self._journal

@@ -259,7 +259,7 @@ class FetchedRanges:
         return begun
 
     def _make_room(self, length: int, *, also_unread: bool = True) -> None:
-        """Let the oldest ranges go, those that were read first, until there is room for `length` bytes."""
+        """Drop the oldest ranges, those that were read first, until there is room for `length` bytes."""
         for order in (self._read, self._unread) if also_unread else (self._read,):
             if self.held_bytes + length <= self._budget:
                 return

@@ -108,7 +108,7 @@ class PageArena:
             self._stored.discard(gone)
 
     def clear(self) -> None:
-        """Let all pages go."""
+        """Drop all pages."""
         with self._lock:
             self._local.clear()
             self._tier.clear()

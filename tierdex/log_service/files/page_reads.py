@@ -44,7 +44,7 @@ class PageSource(Protocol):
         ...
 
     def note_kept(self, span: PageSpan) -> None:
-        """Hear that a page was in the arena."""
+        """Record that a page was in the arena."""
         ...
 
 

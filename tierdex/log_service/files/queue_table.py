@@ -140,7 +140,7 @@ class QueueTable:
         k.place_queues(self.words, address(queues), address(numbers), len(queues), turn)
 
     def forget(self, queues: np.ndarray) -> None:
-        """Let no journal know these queues (u4)."""
+        """Forget the journal of these queues (u4)."""
         k.forget_places(self.words, address(queues), len(queues))
 
     def give_back(self, taken: TakenRows, first: int) -> None:
@@ -165,13 +165,13 @@ class QueueTable:
     # -- recovery --------------------------------------------------------------------------------------
 
     def note_ends(self, queues: QueueColumns, next_offsets: np.ndarray) -> None:
-        """Let each queue give `next_offsets` (i8) next."""
+        """Set the next offset (i8) of each queue."""
         numbers = self._number_queues(queues)
         offsets = np.ascontiguousarray(next_offsets, np.int64)
         k.set_next(self.words, address(numbers), address(offsets), len(numbers))
 
     def raise_ends(self, queues: QueueColumns, next_offsets: np.ndarray) -> None:
-        """Let each queue give `next_offsets` (i8) next, unless it is further already."""
+        """Set the next offset (i8) of each queue, unless it is higher already."""
         numbers = self._number_queues(queues)
         held = self._tables.states_of(numbers)["first_offset"].astype(np.int64)
         offsets = np.maximum(held, next_offsets)

@@ -50,7 +50,7 @@ class Window:
         self.seen_at = 0.0
 
     def halve(self) -> None:
-        """Hear that a part of what was fetched was never read."""
+        """Record that a part of what was fetched was never read."""
         self.bytes //= 2
 
     def next_bytes(self, share: int) -> int:

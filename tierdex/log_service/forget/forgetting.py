@@ -135,7 +135,7 @@ class LogForgetting:
         return self._receipt(request, is_dry=dry_run)
 
     def resume(self, forgetting: str) -> ForgetReceipt:
-        """Go on with a request, and return how far it is. Raises NotFoundError once it has ended."""
+        """Continue a request, and return its state. Raises NotFoundError once it has ended."""
         with self._lock:
             request = self._tell(self._request(forgetting))
         return self._receipt(request)
@@ -147,7 +147,7 @@ class LogForgetting:
     # -- the worker's ------------------------------------------------------------------------------------
 
     def look_at_everything(self) -> None:
-        """Look for what is to be done at once."""
+        """Make the next step due now."""
         self._rounds.ask()
 
     def units(self) -> Iterator[Unit]:
@@ -169,7 +169,7 @@ class LogForgetting:
         return sorted(ready, key=lambda handle: handle.number)
 
     def go_on(self) -> int:
-        """Tell who was not told yet; end requests that are over; return with how many it went on."""
+        """Update store and index; end requests that are over; return how many requests advanced."""
         done = 0
         for each in self._log.record.current.requests:
             with self._lock:
@@ -237,7 +237,7 @@ class LogForgetting:
         return replace(request, held=tuple(sorted(held)))
 
     def _tell(self, request: ForgetRequest) -> ForgetRequest:
-        """Tell the store and the index what they were not told yet. Holding `_lock`."""
+        """Bring store and index up to date with the record. Holding `_lock`."""
         if not request.is_carried and self._log.record.current.get(request.uuid) is not None:
             try:
                 self._log.carry()
@@ -249,7 +249,7 @@ class LogForgetting:
         return self._tell_index(request)
 
     def _tell_index(self, request: ForgetRequest) -> ForgetRequest:
-        """Have the index forget the entries; what fails is in the record, and told later. Holding `_lock`."""
+        """Make the index forget the entries; what fails stays in the record. Holding `_lock`."""
         for topic in request.unindexed:
             names, only = request.named.of_topic(topic)
             asked = [AskedHash(topic, kind, name_hash) for kind, name_hash in names]
@@ -266,7 +266,7 @@ class LogForgetting:
         return request
 
     def _end(self, request: ForgetRequest) -> bool:
-        """Let a request go of which nothing is left; say whether the record changed. Holding `_lock`.
+        """Remove a request of which nothing is left; return whether the record changed. Holding `_lock`.
 
         While the index is still to be told, the record alone knows which entries it has to forget.
         """

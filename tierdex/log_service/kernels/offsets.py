@@ -213,7 +213,7 @@ def place_queues(words: Any, queues: int, numbers: int, count: int, turn: int) -
 
 @kernel
 def forget_places(words: Any, queues: int, count: int) -> None:
-    """Let no journal know these queues (u4)."""
+    """Forget the journal of these queues (u4)."""
     for i in range(count):
         state = words[W_STATES] + STATE_BYTES * np.int64(load_u32(queues + 4 * i))
         store_u64(state + N_PLACE, np.uint64(0))
@@ -229,7 +229,7 @@ def give_back(words: Any, queues: int, first: int, count: int) -> None:
 
 @kernel
 def set_next(words: Any, queues: int, offsets: int, count: int) -> None:
-    """Let each queue (u4) give the offset (i8) next."""
+    """Set the next offset (i8) of each queue (u4)."""
     for i in range(count):
         state = words[W_STATES] + STATE_BYTES * np.int64(load_u32(queues + 4 * i))
         store_i64(state + N_NEXT, load_i64(offsets + 8 * i))

@@ -206,7 +206,7 @@ def _is_topic(name: int, length: int) -> bool:
 def _define(
     queues: Any, words: Any, stage: Any, name: int, length: int, queue_id: int, turn: int
 ) -> Any:
-    """Let the node and its journal know a queue; return the node's number of it, or REFUSED."""
+    """Define a queue in the node and its journal; return the node's number of it, or REFUSED."""
     if (
         not _has_room(queues, length)
         or not _has_room(words, length)

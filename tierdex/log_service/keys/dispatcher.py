@@ -157,7 +157,7 @@ class DispatcherTending:
         self.wake: Callable[[], None] = lambda: None
 
     def note_written(self) -> None:
-        """Have what was written dispatched soon. Cheap: called by every commit."""
+        """Wake the dispatcher. Cheap: called by every commit."""
         if not self._is_due.is_set():
             self._is_due.set()
             self.wake()

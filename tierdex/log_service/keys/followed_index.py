@@ -75,7 +75,7 @@ class FollowedIndex:
         self._dispatcher: Dispatcher | None = None  # made by the first question
 
     def lag(self) -> MissingMessages | None:
-        """Look at index and log anew; return why some of what is written is not known here."""
+        """Read index and log again; return why some written messages are not known here."""
         with self._lock:
             self._look()
             try:
@@ -132,7 +132,7 @@ class FollowedIndex:
     # -- private ------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Look at the index's files anew."""
+        """Read the index's files again."""
         self.index.refresh()
 
     def _known(self) -> Source | None:

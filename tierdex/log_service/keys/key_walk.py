@@ -198,7 +198,7 @@ class KeyWalk:
         return reader.journal.tables.name(topic).decode()
 
     def _bind(self, reader: LiveFile | SealedFile) -> _Queues:
-        """Let the walk read `reader`; return what it may read."""
+        """Make the walk read `reader`; return what it may read."""
         if self._reader is not reader:
             self._leave()
             if isinstance(reader, SealedFile):

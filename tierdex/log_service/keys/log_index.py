@@ -249,7 +249,7 @@ class LogIndex:
         )
 
     def wake_publisher(self) -> None:
-        """Let the index's compactor publish what was compacted."""
+        """Wake the index's compactor to publish compacted files."""
         for thread in self._threads:
             if thread.name == STORE_WORKER:
                 thread.wake()

@@ -116,7 +116,7 @@ class GoneRecord:
         self.current = gone
 
     def raise_generation(self, generation: int) -> None:
-        """Let no offset be given anew under `generation` by another opening. Durable. Raises OSError.
+        """Prevent that another opening gives offsets under `generation`. Durable. Raises OSError.
 
         Before the first one is given under it: the journal that says it may be lost with power.
         """

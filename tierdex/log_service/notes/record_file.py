@@ -79,7 +79,7 @@ class RecordFile:
         return Record(json.loads(data[size:notes_end]), data[notes_end:])
 
     def replace(self, record: Record) -> None:
-        """Let it hold `record`, durably. Raises OSError."""
+        """Replace its content by `record`, durably. Raises OSError."""
         text = json.dumps(record.notes, separators=(",", ":"), sort_keys=True).encode()
         text += b" " * (-len(text) % 8)
         content = text + record.table

@@ -65,7 +65,7 @@ class FolderReader:
         self.unread: list[MissingMessages] = []  # files that do not open
 
     def refresh(self) -> None:
-        """Look at the folders and at the unsealed journals anew. Raises OSError."""
+        """Read the folders and the unsealed journals again. Raises OSError."""
         with self._lock:
             for attempt in range(_ATTEMPTS):
                 try:

@@ -122,13 +122,13 @@ class Mender:
             logger.warning("removed, as it follows lost batches", extra={"path": str(handle.path)})
 
     def _take_back(self, journal: Journal) -> None:
-        """Let queues of a journal go on where it began: what is left of it is noted again."""
+        """Reset queues of a journal to its begin: what is left of it is noted again."""
         columns, first, _ = queues_of_tables(journal.tables)
         self._queues.note_ends(columns, first)
 
 
 def note_ends(queues: QueueTable, reader: LogFile) -> None:
-    """Let the queues of a file go on behind it. Raises CorruptFileError."""
+    """Set the next offsets of a file's queues behind it. Raises CorruptFileError."""
     queues.note_ends(*ends_of(reader))
 
 

@@ -307,7 +307,7 @@ class LogKind:
         self.publishing.show_manifest()
 
     def carry_notes(self) -> None:
-        """Let the store have the folder's notes, if there is one. Raises as `release`."""
+        """Publish the folder's notes, if there is a store. Raises as `release`."""
         if self.components is not None:
             self._carry()
 
@@ -317,7 +317,7 @@ class LogKind:
         self._carry()
 
     def prepare_publication(self) -> None:
-        """Let the store know what expired here unpublished. Raises as `release`.
+        """Publish what expired here unpublished. Raises as `release`.
 
         Durable before it lists a file behind that gap: for a reader of the store queues begin there.
         """
@@ -342,14 +342,14 @@ class LogKind:
         return uuid in self.note.files or state.knows(uuid)
 
     def is_known_published(self, uuid: bytes) -> bool:
-        """Say the same by what was last read of the manifest, if anything was."""
+        """Return the same from the manifest as last read, if it was read."""
         claim = None if self.components is None else self.components.claim
         if claim is None or not claim.is_claimed:
             return uuid in self.note.files
         return self.is_published(uuid, claim.get().state)
 
     def _show(self, handle: FileHandle, opened: FileHandle) -> None:
-        """Let reads go over to the file in its next state."""
+        """Direct reads to the file in its next state."""
         assert opened.lease is not None
         assert opened.path is not None
         self._table.move(

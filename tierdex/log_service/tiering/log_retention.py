@@ -72,14 +72,14 @@ class LogRetention:
         self._left: list[Path] = []  # out of the table and named in the record, still in the folder
 
     def keep_rules(self) -> None:
-        """Let the record have the rules of the settings. Raises OSError."""
+        """Write the rules of the settings into the record. Raises OSError."""
         settings = self._work.settings
         rules = make_retention(settings.retention, settings.topic_retention)
         if rules != self._gone.current.rules:
             self._gone.keep(self._gone.current.ruled(rules))
 
     def look_at_everything(self) -> None:
-        """Look for what is due at once."""
+        """Make expiry due now."""
         self._rounds.ask()
 
     def units(self) -> Iterator[Unit]:
@@ -119,7 +119,7 @@ class LogRetention:
         return is_settled and self._kind.is_indexed(handle)
 
     def _expire(self, planned: Sequence[FileHandle]) -> int:
-        """Let files go; return how many went. What is left after an error goes later.
+        """Drop files; return how many. What is left after an error is dropped later.
 
         Raises OSError, and for published ones what the store raises, FencedError.
         """

@@ -95,7 +95,7 @@ class RemoteCommits:
                 self._clock.wait(Bell(), pause)
 
     def note_published(self) -> None:
-        """Have the list looked at: a file was published, or more is waited for."""
+        """Make the list due: a file was published, or a caller waits."""
         if self.wake is not None:
             self.wake()
 
@@ -107,7 +107,7 @@ class RemoteCommits:
                 raise _damage(handle, reason)
 
     def step(self) -> float:
-        """Bring those who wait further; return the seconds until the next look."""
+        """Advance the waiting commits; return the seconds until the next step."""
         with self._stepping:
             self._settle()
             if not self._waiting:
@@ -126,7 +126,7 @@ class RemoteCommits:
             return _LOOK_S
 
     def close(self) -> None:
-        """Let everybody go on, now and later: nothing is published any more by this opening."""
+        """Release all waiting callers, now and later: this opening publishes nothing more."""
         self._is_closed = True
         self._settle()
 
@@ -159,7 +159,7 @@ class RemoteCommits:
         return max(0.0, min((each.deadline - now for each in self._waiting), default=_IDLE_S))
 
     def _settle(self) -> None:
-        """Let those go on whose files are published, or never will be."""
+        """Release the callers whose files are published, or never will be."""
         waiting = self._waiting
         if not waiting:
             return

@@ -49,7 +49,7 @@ class DueHour:
         return times[order], offsets[order]
 
     def drop(self, count: int) -> None:
-        """Let go of the first messages of the last `peek`."""
+        """Drop the first messages of the last `peek`."""
         of_large = int(self._from_large[:count].sum())
         self._runs = [
             (times[taken:], offsets[taken:])

@@ -162,7 +162,7 @@ class Timer:
         return NO_OFFSET, commit
 
     def _admit(self, held: HeldRows | HeldOne) -> None:
-        """Let held rows in. Holding `append_lock`."""
+        """Accept delayed rows. Holding `append_lock`."""
         if held.first_due <= self._gate:
             raise _GateMovedError
         self._hours.update(held.hours)

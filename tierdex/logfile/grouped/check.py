@@ -74,7 +74,7 @@ def _queue_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
 
 
 def _page_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
-    """Go through all pages: each begins where the one before ended, and its queues are as they say."""
+    """Check all pages: each begins where the one before ended, and its queues are as they say."""
     faults: list[str] = []
     directory = file.directory()
     if int(directory["position"][0]) != HEADER_BYTES:

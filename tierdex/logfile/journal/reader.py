@@ -201,7 +201,7 @@ class JournalReader:
         return mapping.array
 
     def _publish(self, end: int) -> None:
-        """Let every reader see the bytes below `end`."""
+        """Make the bytes below `end` visible to every reader."""
         self._state[s.V_PUBLISHED] = end
 
     def _look_at(self, mapping: Mapping) -> None:

@@ -105,7 +105,7 @@ class BatchScan:
         return crc
 
     def step(self, length: int, crc: int, tables_before: tuple[int, int]) -> None:
-        """Go over a batch that was written; `tables_before` are messages and greatest time before it."""
+        """Scan a batch that was written; `tables_before` are messages and greatest time before it."""
         if self._step is None:
             self._step = k.load_step_over()
         if not self._step(self.words, length, crc, *tables_before):
@@ -130,7 +130,7 @@ class BatchScan:
                 self._make_room(tables)
 
     def pass_file(self, read_at: ReadAt, limit: int, piece: int = _PIECE_BYTES) -> None:
-        """Go over every batch from here on, and before byte `limit`: where they end, and nothing else."""
+        """Scan every batch from here to byte `limit` for its end alone."""
         for data, begin in self._pieces(read_at, limit, piece):
             k.pass_batches(self.words, address(data) - begin, begin + len(data))
 

@@ -368,7 +368,7 @@ class JournalWriter(JournalReader):
         return bool(used + columns.row_bytes <= int(stage[s.V_LIMIT]))
 
     def _cut_stage(self, largest_row: int) -> None:
-        """Let a batch of a large call be small enough for the cache, in which it is passed thrice."""
+        """Keep a batch of a large call small enough for the cache, which it passes three times."""
         stage = self._stage
         used = int(stage[s.V_USED] + stage[s.V_ENTRY_USED])
         stage[s.V_LIMIT] = min(int(stage[s.V_LIMIT]), used + max(_PIECE_BYTES, largest_row))

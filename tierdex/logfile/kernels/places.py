@@ -142,7 +142,7 @@ def measure(chosen: Any, walk: Any, counts: Any, rows: int, file: int) -> None:
 
 @kernel
 def lay_out(walk: Any) -> Any:
-    """Say where the columns of each place will lie; return the bytes of all."""
+    """Set the positions of the columns of each place; return the bytes of all."""
     total = np.int64(0)
     for i in range(walk.shape[0]):
         walk[i, W_MEMORY] = total

@@ -190,7 +190,7 @@ class _Wish:
         return found
 
     def is_bad(self) -> Any:
-        """Say which rows an index refuses: without a time or a topic, or with names that are too long."""
+        """Return which rows an index refuses: without a time or a topic, or with names that are too long."""
         longest = load_settings().max_key_bytes
         bad = F.col("timestamp").isNull() | F.col("topic").isNull()
         bad = bad | ~F.octet_length("topic").between(1, MAX_TOPIC_BYTES)

@@ -24,7 +24,7 @@ _HIDING: Final = "SPARK_HIDE_TRACEBACK"
 
 
 def refusing_plainly(call: Callable[P, T]) -> Callable[P, T]:
-    """Let an InvalidRequestError of a call be the first line that a user reads."""
+    """Put an InvalidRequestError of a call into the first line that a user reads."""
 
     @wraps(call)
     def told(*arguments: P.args, **named: P.kwargs) -> T:

@@ -154,7 +154,7 @@ def note_task(folder: str | None, scan: str, task: int, report: ScanReport) -> N
 
 
 def await_notes(scan: str, notes: Any) -> None:
-    """Let `last_scan` read the accumulator of a lookup's tasks."""
+    """Make `last_scan` read the accumulator of a lookup's tasks."""
     _reported[scan] = notes
     while len(_reported) > _KEPT_SCANS:
         # Its lookup may run again, so the accumulator stays registered.

@@ -65,7 +65,7 @@ class QueueTally:
         self._gone_keys, self._gone_ends = keys[order], ends[order]
 
     def take(self, file: GroupedFile, sealed_at_ms: int) -> list[str]:
-        """Go on behind a file; return which of its queues do not go on where they ended. CorruptFileError."""
+        """Continue behind a file; return its queues that do not begin where they ended. CorruptFileError."""
         self._raise(*self._columns_of(left_out_before(file)), sealed_at_ms)
         rows = file.queues()
         names = [file.topics.name(i) for i in range(len(file.topics))]
@@ -133,7 +133,7 @@ class QueueTally:
         return keys
 
     def _raise(self, keys: np.ndarray, ends: np.ndarray, sealed_at_ms: int) -> None:
-        """Let queues end there, or where they ended if that is later."""
+        """Set the ends of queues, unless they are higher already."""
         all_keys = np.union1d(self._keys, keys)
         all_ends, sealed = np.full(len(all_keys), -1, np.int64), np.zeros(len(all_keys), np.int64)
         at = np.searchsorted(all_keys, self._keys)
@@ -143,7 +143,7 @@ class QueueTally:
         self._keys, self._ends, self._sealed = all_keys, all_ends, sealed
 
     def _are_hidden(self, keys: np.ndarray) -> np.ndarray:
-        """Say of known queues whether retention hides what the files had of them so far (b1)."""
+        """Return of known queues whether retention hides what the files had of them so far (b1)."""
         limits = [self._rules.of(name) for name in self._topics]
         never = np.iinfo(np.int64).max
         kept_ms = np.array([never if limit is None else limit for limit in limits], np.int64)

@@ -52,7 +52,7 @@ def show_compilations() -> None:
 
 @contextmanager
 def shown_by(show: Callable[[str], object]) -> Iterator[None]:
-    """Let `show` show it instead, until the block ends."""
+    """Show it by `show` instead, until the block ends."""
     before, compilations.watchers = compilations.watchers, [CompilingLine(show)]
     try:
         yield

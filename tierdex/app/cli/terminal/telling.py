@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tell_standing(answer: Answer | Journey) -> None:
-    """Say what the answer does not know, and end with its code: 3 not found, 4 incomplete."""
+    """Print what the answer lacks, and end with its code: 3 not found, 4 incomplete."""
     for name, queue_id, first, behind, noticed in answer.lost:
         say(
             f"the followed log lost offsets {first} to below {behind} of {name} {queue_id} before they "
@@ -37,7 +37,7 @@ def tell_standing(answer: Answer | Journey) -> None:
 
 
 def tell_age(answer: Answer | Journey | FoundMessages | ScanReport) -> None:
-    """Say how old the answer is: what "not found" means, and for which nodes it means less."""
+    """Print the age of the answer, and the nodes that may hold newer entries."""
     say(f"everything acknowledged before {format_time(answer.as_of)} was looked at")
     for node, standing, through, holds, _ in answer.unasked:
         since = "any time" if through is None else format_time(through)
@@ -49,7 +49,7 @@ def tell_age(answer: Answer | Journey | FoundMessages | ScanReport) -> None:
 
 
 def tell_hints(answer: Answer | FoundMessages) -> None:
-    """Say what a lookup that found nothing may have meant."""
+    """Print the hints of a lookup that found nothing."""
     for hint in answer.hints:
         say(f"hint: {hint.text}")
 

@@ -149,7 +149,7 @@ def query_each(
     on_error: OnError,
     fresh_within: float | None = None,
 ) -> list[Answer]:
-    """Look each up by itself. Raises InvalidRequestError, IncompleteAnswerError."""
+    """Look up each by itself. Raises InvalidRequestError, IncompleteAnswerError."""
     default = {} if max_count is None else {"max_count": max_count}
     asked = [
         default | {name: value for name, value in lookup.items() if value is not None}

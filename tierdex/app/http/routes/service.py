@@ -39,7 +39,7 @@ async def readyz(request: Request) -> Response:
 
 @router.get("/version", summary="Version", response_model=Version, responses=open_refusals())
 async def version() -> Response:
-    """Say which version runs."""
+    """Return the running version."""
     return json_response({"name": "tierdex", "version": __version__})
 
 
@@ -51,7 +51,7 @@ async def version() -> Response:
     responses=refusals(),
 )
 async def access(request: Request) -> Response:
-    """Say who the caller is and may do, and whether this service has a message log and shows messages."""
+    """Return the caller and its rights, and whether this service has a message log and shows messages."""
     caller, service = record_of(request).caller, service_of(request)
     return json_response(
         {

@@ -84,7 +84,7 @@ def insert_head(slots: Any, place: int, key_hash: Any, tag: Any, row: int) -> An
 
 @primitive
 def replay_head(slots: Any, place: int, row: int) -> bool:
-    """Let the slot name `row`, which is not written to; say whether it links to the head before it."""
+    """Store `row` in the slot without writing to it; return whether it links to the head before it."""
     slot = slot_of(slots, load_u64(place + _HASH))
     is_linked = load_u32(place + _LINK) == load_u32(slot)
     store_slot(slot, np.uint32(row))

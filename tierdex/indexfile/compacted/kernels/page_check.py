@@ -55,7 +55,7 @@ _TOPIC_MASK = np.uint32(layout.TOPIC_MASK)
 
 @kernel
 def _count_hashes(hashes: Any, counters: Any) -> Any:
-    """Go on over `hashes` (u8[n]); return (whether they are in order, whether one repeats)."""
+    """Continue over `hashes` (u8[n]); return (whether they are in order, whether one repeats)."""
     last, run = np.uint64(counters[C_LAST]), counters[C_RUN]
     count = hashes.shape[0]
     falls = np.int64(hashes[0] < last)

@@ -282,7 +282,7 @@ def keep_rows(addresses: int, bases: int, count: int, at: int, kept: int) -> Non
 
 @kernel
 def blank_rows(addresses: int, bases: int, places: int, count: int, at: int) -> None:
-    """Let the rows at `count` places (i8) of the list be empty ones at `at`, flagged as forgotten."""
+    """Replace the rows at `count` positions (i8) of the list by empty ones at `at`, flagged as forgotten."""
     for i in range(count):
         place = load_i64(places + 8 * i)
         row = addresses + 8 * place

@@ -66,7 +66,7 @@ def close_stage(
 
 @short_kernel
 def open_stage(stage: Any, position: int, memory: int, room: int, capacity: int) -> None:
-    """Let an empty stage be open, whose batch goes to byte `position` of the file."""
+    """Open an empty stage, whose batch goes to byte `position` of the file."""
     stage[V_BEGIN], stage[V_ADDRESS] = position, memory
     stage[V_USED], stage[V_LIMIT] = _RECORD_BYTES, min(room, capacity - position) - _BATCH_UNIT
     stage[V_COUNT] = stage[V_ENTRY_USED] = 0

@@ -180,7 +180,7 @@ def _note_checkpoint(scan: Any, messages: int, greatest: int) -> None:
 
 @short_kernel
 def step_over(scan: Any, length: int, crc: int, messages: int, greatest: int) -> bool:
-    """Go over a batch that was written; False, and nothing done, without room for its checkpoint.
+    """Scan a batch that was written; False, and nothing done, without room for its checkpoint.
 
     `messages` and `greatest` time are those before it.
     """
@@ -307,7 +307,7 @@ def take_batches(words: Any, scan: Any, base: int, end: int) -> Any:
 
 @kernel
 def pass_batches(scan: Any, base: int, end: int) -> None:
-    """Go over every batch that verifies and ends by `end`, without a look at what is in it.
+    """Scan every batch that verifies and ends by `end`, without its content.
 
     Byte p of the file lies at address `base` + p.
     """
