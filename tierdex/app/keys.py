@@ -100,7 +100,7 @@ class KeyFile:
     """The keys in one file. Safe to share between threads: the rows are replaced as a whole.
 
     A key file that exists and cannot be read is an error, never "no keys": a damaged key file must
-    not open a service to everybody.
+    not open a service to every caller.
     """
 
     def __init__(self, filesystem: FileSystem, path: Path, *, clock: Clock, ids: IdSource) -> None:

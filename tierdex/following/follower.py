@@ -58,7 +58,7 @@ class FollowPlan:
 
     With `once` it ends at the end that the log had when it began. `on_missing` "fail" stops at a record
     without a wanted key. `accept_other_log` begins anew where the source is another log than before.
-    `followed` is kept for those who show the messages.
+    `followed` is kept for showing the messages.
     """
 
     topic: str

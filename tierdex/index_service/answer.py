@@ -178,7 +178,7 @@ class Answer:
     more. Everything acknowledged anywhere before `as_of` (ms) was looked at; what was acknowledged
     since may be missing, and `unasked` names the nodes that hold some of it, for all that is known.
 
-    `lost` are messages of a followed log that were gone before anybody could index them. `hints`, where
+    `lost` are messages of a followed log that were gone before they could be indexed. `hints`, where
     asked for, are what a lookup without entries may have meant.
     """
 

@@ -1,6 +1,6 @@
 """The header of an index file: encode, decode, and what is plausible.
 
-Everything in it is fixed at the file's birth. Sizes are checked here before anybody allocates by
+Everything in it is fixed at the file's birth. Sizes are checked here before memory is allocated by
 them. Depends on fileparts, layout and schema.
 """
 

@@ -1,7 +1,7 @@
 """The header of a log file: encode, decode, and what is plausible.
 
 Everything in it is fixed at the file's birth, but for the predecessor's record of a journal. Sizes are
-checked here before anybody allocates by them. Depends on filesystem, layout and fileparts.
+checked here before memory is allocated by them. Depends on filesystem, layout and fileparts.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     wait      until the bell, the time asked for, the caller's departure, or the end of the service
 
 One callback serves all who wait for a level. Bells come at most every few milliseconds, however many
-commits there are, since each wakes everybody who waits for the level.
+commits there are, since each wakes all callers that wait for the level.
 
 Depends on starlette, problems, log_service and value_rules.
 """
@@ -55,7 +55,7 @@ class Arrivals:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place among those who wait. Raises UnavailableError when all are taken."""
+        """Take one of the places of waiting callers. Raises UnavailableError when all are taken."""
         if self.waiting >= self._most:
             raise UnavailableError("too many callers wait for messages")
         self.waiting += 1

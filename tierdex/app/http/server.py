@@ -196,7 +196,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer those who wait for messages, then stop as uvicorn does."""
+        """Answer the callers that wait for messages, then stop as uvicorn does."""
         if self._service.arrivals is not None:
             self._service.arrivals.end()
         await super().shutdown(sockets)

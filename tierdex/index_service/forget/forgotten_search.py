@@ -1,6 +1,6 @@
 """Finds all entries of some names: every occurrence in every file, repeats and hidden ones too.
 
-A query leaves repeats and hidden entries out and stops when it has enough; who is to forget, or to write
+A query leaves repeats and hidden entries out and stops when it has enough; code that forgets, or that writes
 files anew, must see each row. So every file whose topics fit is searched to its end.
 
 Depends on query, readers, requests, indexfile, lifecycle and answer.

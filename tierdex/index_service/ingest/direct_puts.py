@@ -43,7 +43,7 @@ _ROW_BYTES: Final = MESSAGE_SCHEMA.item_bytes
 class DirectPuts:
     """Rows of messages that are received and not yet written, and whether a file takes them directly.
 
-    The kernels are called by anybody, as are `refuse` and `shut`; the others under the writer's lock.
+    The kernels are called by any thread, as are `refuse` and `shut`; the others under the writer's lock.
     """
 
     __slots__ = (

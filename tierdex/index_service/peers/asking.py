@@ -140,7 +140,7 @@ class Peers:
         return questions
 
     def _take(self, questions: Questions, round_: PeerRound) -> list[OwnerAddress]:
-        """Note what came; return those who say that the manifest is to be read first."""
+        """Note what came; return the peers that ask for a read of the manifest first."""
         for peer, reason in questions.refused:
             _miss(round_, peer, reason)
         left_s = max(0.0, questions.deadline - self._clock.monotonic())

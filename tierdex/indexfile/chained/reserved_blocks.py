@@ -56,7 +56,7 @@ class ReservedBlocks:
     def make_room(self, needed: int) -> None:
         """Reserve up to the byte `needed`, and a step beyond when the disk has it. Raises OSError."""
         if needed > self.end:
-            # One who reserves ahead takes the lock again at once, and would get it before us each
+            # A thread that reserves ahead takes the lock again at once, and would get it before us each
             # time; a step of theirs is what we wait for.
             with self._turn, self._growing:
                 if needed > self.end:

@@ -4,7 +4,7 @@
 
     shared by jobs, never written      all of them: what is acknowledged is listed      bound None
     closed, with nothing left behind   all of them                                      bound None
-    retired, adopted                   all that anybody still waits for                 bound None
+    retired, adopted                   nothing is waited for                            bound None
     live or silent                     those acknowledged before `published_through`    bound
     taken over without its folder      ... before what the owners of before published   bound
     never said anything (unknown)      not known                                        bound None

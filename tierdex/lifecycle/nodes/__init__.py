@@ -1,1 +1,1 @@
-"""Who may commit to the manifest of a node: its owner, jobs, and those who act for an owner that is gone."""
+"""The right to commit to the manifest of a node: its owner, jobs, and processes that act for a lost owner."""

@@ -113,7 +113,7 @@ class ClaimTerms(NamedTuple):
     published: it may raise, before anything is committed.
 
     A living owner had a heartbeat within `takeover_after_s` seconds: its node is taken only with
-    `takeover`. One that said that it ended, and holds nothing unpublished, is followed at once.
+    `takeover`. An owner that ended in order, with nothing unpublished, is followed at once.
     `accept_rollback` takes it also when the store knows less of the node than before.
     """
 

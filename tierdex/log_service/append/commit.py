@@ -34,7 +34,7 @@ class Commit:
         self.level = Level.RECEIVED
         self.error: TierdexError | None = None
         self._lock = threading.Lock()
-        # One who commits alone needs neither: none is made.
+        # A caller that commits alone needs neither: none is made.
         self._gates: dict[Level, Bell] | None = None
         self._callbacks: list[tuple[Level, Callable[[Commit], object]]] | None = None
 
@@ -50,7 +50,7 @@ class Commit:
             if self._gates is None:
                 self._gates = {}
             gate = self._gates.get(level)
-            if gate is None:  # the first of those who wait makes it
+            if gate is None:  # the first waiting caller makes it
                 gate = self._gates[level] = Bell()
         gate.wait(_FOR_EVER)
 

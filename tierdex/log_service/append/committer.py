@@ -72,7 +72,7 @@ class Committer:
         }
         self.is_suspect = False
 
-    # -- for those who append --------------------------------------------------------------------------
+    # -- for appends -----------------------------------------------------------------------------------
 
     def join(self, level: Level) -> Commit:
         """Return the commit that brings what was staged until now to `level`. Holding `append_lock`."""
@@ -141,7 +141,7 @@ class Committer:
         self._staged_since = None
         self.tell_arrived(Level.OS)
 
-    # -- for those who read ----------------------------------------------------------------------------
+    # -- for readers -----------------------------------------------------------------------------------
 
     def arrival(self, level: Level) -> Bell:
         """Return the bell that rings when more messages reach `level`: take it, look, then wait."""
@@ -171,13 +171,13 @@ class Committer:
         return 0.0
 
     def commit_next(self) -> None:
-        """Run one commit, if there is anything to commit. Its errors go to those who wait for it."""
+        """Run one commit, if there is anything to commit. Its errors go to the callers that wait for it."""
         with self.commit_lock:
             if self._next.wanted > Level.RECEIVED or self._staged_since is not None:
                 self._run()
 
     def _run(self) -> None:
-        """Run the next commit. Holding `commit_lock`. Errors of the disk go to those who wait."""
+        """Run the next commit. Holding `commit_lock`. Errors of the disk go to the waiting callers."""
         commit: Commit | None = None
         try:
             if self.is_suspect:
@@ -258,14 +258,14 @@ class Committer:
         commit.fail(error)
 
     def tell_arrived(self, level: Level) -> None:
-        """Wake those who wait for more messages at a level: one thread a level calls it."""
+        """Wake the readers that wait for more messages at a level: one thread a level calls it."""
         bell = self._arrived.pop(level, None) if self._arrived else None
         if bell is not None:
             bell.set()
         if level is _OS:
             self.on_written()
         waiting = self._to_tell[level]
-        for _ in range(len(waiting)):  # not those who register meanwhile
+        for _ in range(len(waiting)):  # not the callers that register meanwhile
             waiting.popleft()()
 
 

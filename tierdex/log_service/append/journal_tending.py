@@ -1,7 +1,7 @@
 """Keeps the active journal young: rolls an old one, makes the next one ahead of time.
 
 What keeps the log from taking appends is tried again here, so that it ends when its cause does, whether
-anybody appends or not. Depends on index_service.health and the rest of log_service.
+messages are appended or not. Depends on index_service.health and the rest of log_service.
 """
 
 from __future__ import annotations

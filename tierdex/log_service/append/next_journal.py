@@ -5,7 +5,7 @@ full disk cannot strike it. The best blocks are those of a journal that is not n
 written already, and in memory, so that appends cost a third of what they cost in a new file (`reuse`)::
 
     journal no longer needed     durable before: what it held, elsewhere; its handle has left the table
-    rename to `next.ready`       no name is left under which anybody opens it; recovery removes this one
+    rename to `next.ready`       no name is left under which it is opened; recovery removes this one
     both folders synced          it cannot come back under its old name
     header overwritten, synced   the new uuid refuses every batch of its old life
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from tierdex.log_service.files.read_ahead import Window
 
 SIDE_BY_SIDE: Final = 4  # requests of one read at a time
-# Of what was read only another group that follows close behind has a use. Who reads on polls within seconds,
-# or within minutes when busy with what it took (UNREAD_S).
+# What was read is of use only to another group that follows close behind. A reader polls within seconds, or
+# within minutes when it is busy (UNREAD_S).
 READ_S: Final = 10.0
 
 
