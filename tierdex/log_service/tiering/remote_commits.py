@@ -45,7 +45,7 @@ class _Waiting(NamedTuple):
 
 
 class RemoteCommits:
-    """Those who wait for `remote`, and the worker that brings them there. Any thread may call it."""
+    """The commits that wait for `remote`, and the worker that advances them. Any thread may call it."""
 
     name = "log-remote"
 
