@@ -11,6 +11,7 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import http_writes
 from benchmarks.measure import Row
 from tierdex import Index, MessageLog
 
@@ -38,6 +39,7 @@ def run(bench: Bench) -> None:
         compare(bench, "query", many_files(folder))
     with bench.folder() as folder, MessageLog.open(folder, background=False) as log:
         compare(bench, "append", append_calls(log))
+    http_writes.run(bench, TARGET)
 
 
 def compare(bench: Bench, verb: str, calls: Calls) -> None:

@@ -50,9 +50,9 @@ ERRORS = [
     "UnavailableError", "UnsupportedFormatError",
 ]  # fmt: skip
 INDEX_VERBS = [
-    "begin_query", "clock_skew", "close", "compaction_status", "expire", "file", "files", "flush", "forget",
-    "forget_sources", "forgettings", "health", "histogram", "known_topics", "nodes", "open",
-    "put", "put_batch", "query", "query_batch", "query_batch_arrow", "query_batch_local",
+    "begin_put", "begin_query", "clock_skew", "close", "compaction_status", "expire", "file", "files",
+    "flush", "forget", "forget_sources", "forgettings", "health", "histogram", "known_topics", "nodes",
+    "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow", "query_batch_local",
     "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
     "store_requests", "topic_infos", "topics", "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
@@ -85,6 +85,7 @@ def test_clients_have_the_verbs_of_the_index():
     # the store and what it uses; peers ask each other.
     own = {
         "open",
+        "begin_put",
         "begin_query",
         "query_local",
         "query_batch_local",

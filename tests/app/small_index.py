@@ -20,11 +20,13 @@ from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.query.time_counts import in_buckets
 from tierdex.index_service.readers.page_cache import CacheUse
 from tierdex.index_service.requests.entry_rules import check_location, check_topic
+from tierdex.index_service.requests.put import PutChecker
 from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.index_service.requests.query import QueryValues, make_request, make_requests
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import Settings
 from tierdex.storage_layer.metered import NOTHING_ASKED
+from tierdex.value_rules import one_or_many
 
 FILE = {
     "file_id": "00000001700000000000-local",
@@ -54,6 +56,20 @@ class SmallIndex:
         if self.error is not None:
             error, self.error = self.error, None
             raise error
+
+    def put(self, *, key=None, keys=None, message_id=None, durability="os", **location):
+        self._maybe_fail()
+        checker = PutChecker(self.settings.max_key_bytes, self.settings.item_capacity)
+        put = checker.check(keys=one_or_many(key, keys), message_id=message_id, **location)
+        place = put.topic, put.queue_id, put.offset, put.size, put.timestamp
+        entry = Entry(*place, FILE["file_id"], "unsealed", "local")
+        with self._lock:
+            self.items += [(0, each, entry) for each in put.keys]
+            self.items += [] if message_id is None else [(1, message_id, entry)]
+        return durability
+
+    def begin_put(self, **entry):
+        return partial(self.put, **entry)
 
     def put_batch(
         self, *, topic, keys=None, message_id=None, timestamp, durability="os", **location

@@ -176,7 +176,7 @@ BAD_VALUES = [
 
 def test_entry_without_a_name_is_refused(shared_door):
     nameless = {**ENTRY, "keys": None}
-    for entries, field in (((nameless,), "[0].key"), ((ENTRY, nameless), "[1].keys")):
+    for entries, field in (((nameless,), "[0].keys"), ((ENTRY, nameless), "[1].keys")):
         assert_problem(put(shared_door, *entries), 400, "invalid-request", f"entries{field}")
 
 

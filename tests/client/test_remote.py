@@ -237,7 +237,7 @@ def test_pages_follow_the_cursor(client):
             errors.InvalidRequestError,
             "max_count",
         ),
-        (lambda c: c.put(**ENTRY), errors.InvalidRequestError, "entries[0].key"),
+        (lambda c: c.put(**ENTRY), errors.InvalidRequestError, "entries[0].keys"),
         (
             lambda c: c.put(**{**ENTRY, "offset": -1}, keys=["k"]),
             errors.InvalidRequestError,
@@ -401,6 +401,7 @@ def test_asynchronous_client_has_the_same_verbs(app):
     assert verbs == {name for name in dir(AsyncClient) if not name.startswith("_")}
     of_process = {
         "open",
+        "begin_put",
         "begin_query",
         "query_local",
         "query_batch_local",

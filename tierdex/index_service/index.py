@@ -210,6 +210,34 @@ class Index(OperatedIndex):
         )
         return durability if durability in ("received", "os") else self.flush(durability)
 
+    def begin_put(
+        self,
+        *,
+        topic: str,
+        key: str | None = None,
+        keys: Keys | None = None,
+        message_id: str | None = None,
+        queue_id: int,
+        offset: int,
+        size: int,
+        timestamp: Time,
+        durability: Durability = "os",
+    ) -> str | Callable[[], str]:
+        """Put as `put` does if memory alone takes it, and return the level reached; else what puts it.
+
+        For callers that must not block, like an event loop, which call that on another thread.
+        """
+        if self._writer is not None and (key is None or (keys is None and key.__class__ is str)):
+            given: Any = keys if key is None else key, timestamp
+            names, moment = given  # the kernel looks at them
+            entry = CheckedPut(topic, names, message_id, moment, offset, size, queue_id)
+            if self._writer.puts.put(entry, durability):
+                return durability
+        return partial(
+            self.put, topic=topic, key=key, keys=keys, message_id=message_id, queue_id=queue_id,
+            offset=offset, size=size, timestamp=timestamp, durability=durability,
+        )  # fmt: skip
+
     def _put_refused(
         self, topic: Any, key: Any, keys: Any, message_id: Any, queue_id: Any, offset: Any, size: Any,
         timestamp: Any, durability: Durability,

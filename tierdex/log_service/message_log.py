@@ -269,7 +269,7 @@ class MessageLog(OperatedLog):
         new = GivenMessages(topic, queue_id, body, keys, message_id, headers, timestamp)
         pending = self._appends.one_at_once(new, expect_offset, durability)
         if pending is not None:
-            self._components.need_writing().committer.begin(pending.commit, pending.level)
+            self._components.need_writing().committer.begin_at_once(pending.commit, pending.level)
         return pending
 
     @with_disk_errors

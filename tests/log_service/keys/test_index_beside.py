@@ -15,6 +15,7 @@ from tierdex.index_service.index import Index
 from tierdex.indexfile.columns import ItemColumns
 from tierdex.indexfile.hashing import key_hash
 from tierdex.indexfile.source import Source
+from tierdex.log_service.keys.dispatcher import DispatcherTending
 from tierdex.log_service.levels import Level
 
 
@@ -419,3 +420,29 @@ def test_damage_after_a_kill_leaves_no_entry_of_what_is_gone_and_loses_none_of_w
             assert name in answer.missing[0].file
             assert not list(log.index.query("a", key=f"gone{i}").entries)
         log.close()
+
+
+def test_commits_that_follow_each_other_are_dispatched_together():
+    rounds, woken = [], []
+    tending = DispatcherTending(lambda: rounds.append(1))
+    tending.wake = lambda: woken.append(1)
+    tending.note_written()
+    pause = tending.step()
+    for _ in range(50):  # while it gathers
+        tending.note_written()
+    assert (len(rounds), len(woken)) == (1, 1)
+    assert tending.step() == pause
+    assert tending.step() > pause  # nothing came: it sleeps until it is woken
+    tending.note_written()
+    assert (len(rounds), len(woken)) == (2, 2)
+    tending.step()
+    assert len(rounds) == 3
+
+
+def test_a_message_written_while_others_are_dispatched_is_dispatched_next():
+    woken = []
+    tending = DispatcherTending(lambda: tending.note_written() if not woken[1:] else None)
+    tending.wake = lambda: woken.append(1)
+    tending.note_written()
+    tending.step()
+    assert len(woken) == 2

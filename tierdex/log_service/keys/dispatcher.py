@@ -154,16 +154,19 @@ class DispatcherTending:
     def __init__(self, catch_up: Callable[[], None]) -> None:
         self._catch_up = catch_up
         self._is_due = threading.Event()
+        self._gathers = False  # it looks again soon, whether it is woken or not
         self.wake: Callable[[], None] = lambda: None
 
     def note_written(self) -> None:
         """Wake the dispatcher. Cheap: called by every commit."""
         if not self._is_due.is_set():
             self._is_due.set()
-            self.wake()
+            if not self._gathers:  # looked at last: `step` looks whether it is due last
+                self.wake()
 
     def step(self) -> float:
         """Dispatch what is there; return the seconds until the next look."""
+        self._gathers = False
         if not self._is_due.is_set():
             return self._IDLE_S
         self._is_due.clear()
@@ -175,4 +178,5 @@ class DispatcherTending:
             logger.warning("not indexed", extra={"error": str(error)})
             self._is_due.set()
             return self._AFTER_ERROR_S
+        self._gathers = True
         return self._GATHER_S

@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from tierdex.app.http.codecs.put_rows import (
     REQUIRED,
+    OneEntry,
     PutRows,
     refuse_too_many,
 )
@@ -31,14 +32,14 @@ _ENTRIES: TypeAdapter[Sequence[EntryToPut]] = TypeAdapter(
 )
 
 
-def read_entries(body: bytes, limits: Settings) -> tuple[PutRows, Durability | None]:
+def read_entries(body: bytes, limits: Settings) -> tuple[PutRows | OneEntry, Durability | None]:
     """Return the rows of a JSON body, and the level that it says. Raises InvalidRequestError."""
     batch = validate_json(_BATCH, body)
     durability = batch.durability if "durability" in batch.model_fields_set else None
     return _rows_of(batch.entries, limits), durability
 
 
-def read_lines(body: bytes, limits: Settings) -> PutRows:
+def read_lines(body: bytes, limits: Settings) -> PutRows | OneEntry:
     """Return the rows of a body with an entry a line; blank lines are skipped."""
     lines = [line for line in body.split(b"\n") if line and not line.isspace()]
     refuse_too_many(len(lines), limits)
@@ -46,7 +47,11 @@ def read_lines(body: bytes, limits: Settings) -> PutRows:
     return _rows_of(validate(_ENTRIES, values, place="entries"), limits)
 
 
-def _rows_of(entries: Sequence[EntryToPut], limits: Settings) -> PutRows:
+def _rows_of(entries: Sequence[EntryToPut], limits: Settings) -> PutRows | OneEntry:
+    if len(entries) == 1:
+        (entry,) = entries
+        (timestamp,) = as_meant([entry["timestamp"]])
+        return OneEntry({**entry, "timestamp": timestamp})
     refuse_too_many(len(entries), limits)
     if not entries:
         return PutRows(0, {})

@@ -1,4 +1,4 @@
-"""Columns for `put_batch`, made of the entries of a request. The index checks all before it applies any.
+"""Entries of a request: one for `put`, or columns for `put_batch`. The index checks all, then applies any.
 
 Depends on errors.
 """
@@ -6,12 +6,13 @@ Depends on errors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tierdex.index_service.index import Index
     from tierdex.settings import Settings
@@ -44,6 +45,38 @@ class PutRows:
             if error.field == "topic":  # given once, since it is the same in all entries
                 raise type(error)(error.detail, field="entries[0].topic") from error
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class OneEntry:
+    """The one entry of a request, as `PutRows` has several; its members are arguments of `put`."""
+
+    entry: Mapping[str, Any]
+    count = 1
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        return self.entry
+
+    def begin(self, index: Index, durability: Durability) -> str | Callable[[], str]:
+        """Put the entry if memory alone takes it, and return the level; else what puts it, on a thread."""
+        begun: Any = index.begin_put(**self.entry, durability=durability)
+        return partial(_named, begun) if callable(begun) else begun
+
+    def put_into(self, index: Index, durability: Durability) -> str:
+        """Put the entry; return the level reached. Raises InvalidRequestError."""
+        return _named(partial(index.put, **self.entry, durability=durability))
+
+
+def _named(put: Callable[[], str]) -> str:
+    """Let a refusal name the field of the entry."""
+    try:
+        return put()
+    except InvalidRequestError as error:
+        name = (error.field or "").partition("[")[0]
+        if name in REQUIRED or name in OPTIONAL:
+            raise type(error)(error.detail, field=f"entries[0].{error.field}") from error
+        raise
 
 
 def refuse_too_many(rows: int, limits: Settings) -> None:

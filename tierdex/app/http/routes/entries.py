@@ -25,6 +25,7 @@ from tierdex.app.http.codecs.json_lookups import (
     query_each,
     read_lookups,
 )
+from tierdex.app.http.codecs.put_rows import OneEntry
 from tierdex.app.http.codecs.topic_column import column_of, topics_in
 from tierdex.app.http.hints import hints_of
 from tierdex.app.http.key_models import Histogram, Journey
@@ -230,18 +231,20 @@ async def put_entries(request: Request, query: Annotated[PutQuery, Query()]) -> 
     record = record_of(request)
     if rows.count and record.reads_topics(Scope.WRITE):
         record.need(Scope.WRITE, topics_in(rows.columns["topic"], "entries"))
-    level = await service.in_thread(
-        rows.put_into, service.index, durability, slow=durability == "remote"
-    )
+    put: Any = partial(rows.put_into, service.index, durability)
+    if isinstance(rows, OneEntry):
+        put = rows.begin(service.index, durability)
+    level = await service.in_thread(put, slow=durability == "remote") if callable(put) else put
     service.metrics.count_entries(rows.count, level)
     return json_response({"accepted": rows.count, "durability": level})
 
 
 def _rows(
     service: Service, kind: str, body: bytes, asked: Durability | None
-) -> tuple[PutRows, Durability]:
+) -> tuple[PutRows | OneEntry, Durability]:
     """Return the body's rows and the level to put them at."""
     said: Durability | None = None
+    rows: PutRows | OneEntry
     if kind == ARROW_STREAM:
         rows = rows_of_arrow(body, service.limits)
     elif kind == NDJSON:

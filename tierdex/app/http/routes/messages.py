@@ -120,10 +120,11 @@ async def append_messages(request: Request, query: Annotated[AppendQuery, Query(
         assert pending is not None
     await _settled(pending)
     service.metrics.count_appended(len(pending.offsets), query.durability)
-    offsets = pa.array(pending.offsets, pa.int64(), mask=pending.offsets < 0)
     if _wants_arrow(request):
+        offsets = pa.array(pending.offsets, pa.int64(), mask=pending.offsets < 0)
         return Response(write_stream(pa.table({"offset": offsets})), media_type=ARROW_STREAM)
-    return json_response({"offsets": offsets.to_pylist(), "durability": query.durability})
+    given = [None if offset < 0 else offset for offset in pending.offsets.tolist()]
+    return json_response({"offsets": given, "durability": query.durability})
 
 
 def _columns(service: Service, kind: str, body: bytes) -> MessageColumns:
