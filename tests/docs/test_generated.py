@@ -38,6 +38,20 @@ def test_links_of_a_page_have_targets(page):
     assert [str(target) for target in targets if not target.exists()] == []
 
 
+def headings(page):
+    """Return the anchors of a page, as the site and GitHub make them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_headings_have_them(page):
+    links = re.findall(r"\]\((?!https?://)([^)#\s]*\.md)?#([\w-]+)\)", page.read_text())
+    found = [(name, anchor, (page.parent / name) if name else page) for name, anchor in links]
+    assert [(name, anchor) for name, anchor, at in found if anchor not in headings(at)] == []
+
+
 def test_every_page_can_be_reached_from_the_readme():
     reached, waiting = set(), [ROOT / "README.md"]
     while waiting:
