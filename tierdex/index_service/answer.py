@@ -210,15 +210,20 @@ class Answer:
         return shown
 
 
-def _make_cursor(answer: Answer) -> str | None:
-    """Return the cursor, making it now if it was put there to be made: most callers take one page."""
-    value = _cursor_slot.__get__(answer)
-    if value is None or isinstance(value, str):
-        return value
-    made: str = value()
-    _cursor_slot.__set__(answer, made)
-    return made
+def _made_when_read(owner: type, name: str) -> None:
+    """Let a field hold what makes its value: most callers of an answer look at few fields."""
+    slot: Any = vars(owner)[name]
+
+    def read(self: object) -> Any:
+        value = slot.__get__(self)
+        if not callable(value):
+            return value
+        made = value()
+        slot.__set__(self, made)
+        return made
+
+    setattr(owner, name, property(read, slot.__set__))
 
 
-_cursor_slot: Any = vars(Answer)["next_cursor"]
-setattr(Answer, "next_cursor", property(_make_cursor, _cursor_slot.__set__))  # noqa: B010 (mypy)
+_made_when_read(Answer, "next_cursor")
+_made_when_read(Explain, "nodes")

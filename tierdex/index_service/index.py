@@ -389,14 +389,16 @@ class Index(OperatedIndex):
             narrowed = narrow(self._settings, topic, message_id, (begin, end), id_time)
             if narrowed is not None:
                 begin, end = narrowed.begin, narrowed.end
-        is_plain = not explain and not self._asks_peers and on_error in ("partial", "fail")
+        is_plain = not proof and not self._asks_peers and on_error in ("partial", "fail")
         begun: Begun | None = None
         if is_plain and (
             (fresh_within is None and self._fresh_within is None)
             or self._age.is_within(self._age.limit(fresh_within))
         ):
-            told = self._from_memory(topic, key, message_id, begin, end, max_count, cursor)
+            told = self._from_memory(topic, key, message_id, begin, end, max_count, cursor, explain)
             if isinstance(told, Answer):
+                if narrowed is not None and told.explain is not None:
+                    told.explain.id_time = narrowed._asdict()
                 return told
             begun = told
         values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
@@ -427,7 +429,7 @@ class Index(OperatedIndex):
         options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
         if not self._singles.may_begin(values, options):
             return None
-        told = self._from_memory(*values)
+        told = self._from_memory(*values, options.explain)
         return told if isinstance(told, Answer) else None
 
     def begin_query(self, topic: str | None = None, **asked: Any) -> Answer | Callable[[], Answer]:
@@ -441,7 +443,7 @@ class Index(OperatedIndex):
         options = QueryOptions(**{name: asked[name] for name in asked.keys() - given.keys()})
         told: Answer | Begun | None = None
         if self._singles.may_begin(values, options):
-            told = self._from_memory(*values)
+            told = self._from_memory(*values, options.explain)
         if isinstance(told, Answer):
             return told
         if told is None:

@@ -45,7 +45,7 @@ class SingleQueries:
 
     def may_begin(self, values: QueryValues, options: QueryOptions) -> bool:
         """Return whether memory may begin a query; else the general path takes all of it."""
-        if self._components.queries.peers is not None or options.explain or options.proof:
+        if self._components.queries.peers is not None or options.proof:
             return False
         if values.message_id is not None and (options.id_time is not None or self._has_id_time):
             return False  # its times have to be narrowed first

@@ -451,3 +451,47 @@ def test_query_that_goes_on_on_another_thread_searches_memory_once(published, as
     wrong = published.begin_query("orders", key="")
     with pytest.raises(InvalidRequestError, match="key"):
         wrong()
+
+
+# -- explained --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        {"key": "k0"},
+        {"key": "k3"},
+        {"key": "absent"},
+        {"key": "k0", "begin": 1001, "end": 1002},
+    ],
+)
+def test_explained_lookup_in_memory_tells_what_the_general_path_tells(index, lookup):
+    index.query(topic="orders", key="absent")  # teaches the topic
+    told = index.query_local("orders", **lookup, explain=True)
+    assert told is not None
+    request = make_request(index._settings, QueryValues("orders", **lookup))
+    general = answer_query(index._queries, request, explain=True, fail=False)
+
+    def shown(answer):
+        return {
+            (line.file_id, line.outcome, line.entries, line.items > 0)
+            for line in answer.explain.files
+        }
+
+    assert told.entries == general.entries
+    assert shown(told) == shown(general)
+    assert told.explain.files_read == general.explain.files_read
+    assert told.explain.files_considered == general.explain.files_considered == 5
+    assert (told.explain.requests, told.explain.cost_usd) == (0, 0.0)
+    assert [node["node"] for node in told.explain.nodes] == [each.node for each in index.nodes()]
+
+
+def test_explained_lookup_that_leaves_memory_tells_of_all_files(published, store):
+    published.query("orders", key="k0")
+    published._components.read_view._manifests._pages._ranges.clear()
+    answer = published.query("orders", key="k0", explain=True)
+    assert offsets(answer) == [2, 1, 0]
+    lines = {line.file_id: line for line in answer.explain.files}
+    assert len(lines) == len(answer.explain.files) == len(published.files())
+    assert sum(line.entries for line in lines.values()) == 3
+    assert answer.explain.requests == 2

@@ -119,7 +119,8 @@ class LookupExecutor:
 
         Raises CursorExpiredError, and UnavailableError when the file of the cursor cannot be read.
         """
-        run = _Run(lookups, cursor, begun, peer_round or PeerRound(), Trace(self.clock), explain)
+        trace = begun.trace if begun is not None and begun.trace is not None else Trace(self.clock)
+        run = _Run(lookups, cursor, begun, peer_round or PeerRound(), trace, explain)
         run.trace.stages.enter("manifests")
         run.manifest_requests = self.read_view.catch_up()
         run.trace.stages.enter("plan")

@@ -13,7 +13,7 @@ twice. Other lookups (a node that is not fresh) are the general path's from the 
 snapshot is pinned: a reader that is closed meanwhile says so, and the general path answers. What a topic's
 lookups need is prepared once a version of the file table.
 
-Depends on memory_files, memory_plan, memory_search, manifest_follower, freshness, times, lifecycle,
+Depends on memory_files, memory_plan, memory_search, trace, manifest_follower, freshness, times, lifecycle,
 indexfile, ingest, answer and settings.
 """
 
@@ -28,6 +28,7 @@ from tierdex.index_service.answer import Answer
 from tierdex.index_service.query.memory_files import FILES_MAX, MemoryFiles
 from tierdex.index_service.query.memory_plan import MemoryPlan
 from tierdex.index_service.query.memory_search import Begun, MemorySearch, Page, pending_cursor
+from tierdex.index_service.query.trace import Trace
 from tierdex.index_service.view.freshness import NOT_FRESH
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
@@ -64,6 +65,8 @@ class LocalQueries:
     ) -> None:
         """Show what `writer` has received to every query; None: this process writes nothing."""
         self._now_s = clock.now_s
+        self._clock = clock
+        self._settings = settings
         self._table = table
         self._manifests = manifests
         self._max_count_limit = settings.max_count_limit
@@ -99,6 +102,7 @@ class LocalQueries:
         end: Any,
         max_count: Any,
         cursor: Any = None,
+        explain: Any = False,
     ) -> Answer | Begun | None:
         """Return the answer, or what memory has of it; None when this lookup is not one of the simple ones.
 
@@ -143,10 +147,15 @@ class LocalQueries:
         entries: list[Any] = []
         next_cursor = None
         told: Page | Begun | None = None
-        if cursor is not None:
-            told = MemorySearch(plan, name, times, max_count).page(cursor, freshness)
+        trace = None
+        if cursor is not None or explain:
+            trace = Trace(self._clock) if explain else None
+            search = MemorySearch(plan, name, times, max_count, trace)
+            told = search.page(cursor, freshness)
             if told is None:
                 return None
+            if trace is not None and isinstance(told, Page):
+                search.note_others()
         else:
             count, file, place, last_file, last = plan.find(
                 name, entries, *times, max_count, 0, START, plan.tells
@@ -165,7 +174,7 @@ class LocalQueries:
                 if told is None:
                     return None
         if isinstance(told, Page):
-            entries, next_cursor, _ = told
+            entries, next_cursor = told
         # Again after them: what is missing is named before it leaves the table.
         if (
             self._manifests.freshness is not freshness
@@ -181,6 +190,9 @@ class LocalQueries:
         answer.unasked = freshness.unasked
         answer.lost = ()
         answer.hints = ()
+        if trace is not None:
+            answer.explain = trace.explain(self._settings, 0)
+            answer.explain.nodes = self._manifests.describing()  # type: ignore[assignment]
         return answer
 
     @staticmethod

@@ -17,7 +17,7 @@ Depends on matches, memory_page, memory_plan, freshness, requests, indexfile, an
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from tierdex.index_service.query.memory_plan import Run
 from tierdex.index_service.requests.cursor import NO_PLACE, decode_cursor, digest_query
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
 from tierdex.indexfile.lookup import DONE, START, Lookup
-from tierdex.indexfile.message_finder import Told
+from tierdex.indexfile.message_finder import NOT_ASKED, NOT_IN_FILTER, NOT_IN_TIME, Told
 from tierdex.indexfile.row_identity import message_fingerprint
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
@@ -39,23 +39,21 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Identity
     from tierdex.index_service.query.memory_files import MemoryFile
     from tierdex.index_service.query.memory_plan import MemoryPlan
+    from tierdex.index_service.query.trace import Trace
     from tierdex.index_service.requests.cursor import Cursor
     from tierdex.index_service.view.freshness import Freshness
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList
 
 _new_tuple: Any = tuple.__new__
+_OUTCOMES: Final = {NOT_IN_TIME: "pruned_by_time", NOT_IN_FILTER: "pruned_by_filter"}
 
 
 class Page(NamedTuple):
-    """The entries of a page, and what its cursor is made of; None: nothing is left.
-
-    `items` are those that were looked at, by file of the first run, where only that was asked.
-    """
+    """The entries of a page, and what its cursor is made of; None: nothing is left."""
 
     entries: list[Entry]
     next_cursor: PendingCursor | None
-    items: Sequence[int] | None = None
 
 
 class Begun(NamedTuple):
@@ -66,6 +64,7 @@ class Begun(NamedTuple):
     freshness: Freshness  # before they were
     found: list[FileMatches]
     where: tuple[FileHandle, int] | None  # the file and the place in it; None: no file is left
+    trace: Trace | None = None  # of an explained one
 
 
 class _Piece(NamedTuple):
@@ -90,11 +89,20 @@ class MemorySearch:
     """One lookup in files of one version of the table. One thread."""
 
     __slots__ = (
-        "_cursor", "_entries", "_hash", "_identities", "_items", "_latest", "_max_count", "_name",
-        "_pieces", "_plan", "_times", "_where",
+        "_cursor", "_entries", "_hash", "_identities", "_latest", "_max_count", "_name",
+        "_pieces", "_plan", "_times", "_trace", "_where",
     )  # fmt: skip
 
-    def __init__(self, plan: MemoryPlan, name: Any, times: tuple[int, int], max_count: int) -> None:
+    def __init__(
+        self,
+        plan: MemoryPlan,
+        name: Any,
+        times: tuple[int, int],
+        max_count: int,
+        trace: Trace | None = None,
+    ) -> None:
+        """Look `name` up; `trace` hears of each file."""
+        self._trace = trace
         self._plan = plan
         self._name = name
         self._times = times
@@ -104,7 +112,6 @@ class MemorySearch:
         self._entries: list[Entry] = []
         self._pieces: list[_Piece] = []
         self._identities: dict[Identity, None] = {}  # once there are several pieces
-        self._items: Sequence[int] | None = None
         self._latest: int | None = None  # greatest time of the entries, if it is known
         self._where: tuple[FileHandle, int] | None = None  # where memory does not tell
 
@@ -120,18 +127,21 @@ class MemorySearch:
         run = self._plan.steps[step]
         assert isinstance(run, Run)
         entries: list[Any] = []
+        begun = self._begin_step()
         count, file, place, _, _ = run.finder.find(
             self._name, entries, *self._times, self._max_count, first, start, 1
         )
         if count < 0:
             return None
         told = Told.of(entries.pop(), len(entries))
+        if self._trace is not None:
+            self._note(run, told, file if count <= self._max_count else -1, begun)
         if self._cursor is not None and not self._begins_behind(
             self._cursor, run.sources[first], entries.pop(0)
         ):
             return None
         self._take(run, entries, told)
-        self._items, self._latest = told.items, told.latest
+        self._latest = told.latest
         if count > self._max_count:
             return self._page(is_full=True)
         return self._go_on(step, file, place, freshness)
@@ -161,7 +171,7 @@ class MemorySearch:
         else:
             self._search(steps[step + 1 :])
             if step + 1 < len(steps):
-                self._items = self._latest = None
+                self._latest = None
         count = len(self._entries)
         is_full = count > most or (self._where is not None and count == most)
         if self._where is not None and not is_full:
@@ -181,7 +191,7 @@ class MemorySearch:
             behind = pending_cursor(
                 self._plan, self._asked, entries, source, place, self._cursor, self._hash
             )
-        return Page(entries, behind, self._items)
+        return Page(entries, behind)
 
     def _search(self, steps: Sequence[Run | MemoryFile]) -> None:
         """Search until there are more entries than wanted, or one that memory does not tell."""
@@ -205,13 +215,17 @@ class MemorySearch:
         if not run.sources:
             return True
         entries: list[Any] = []
+        begun = self._begin_step()
         count, file, place, _, _ = run.finder.find(
             self._name, entries, *self._times, self._max_count, 0, START, 1
         )
         if count < 0:
             self._where = run.sources[0].handle, START
             return False
-        self._take(run, entries, Told.of(entries.pop(), len(entries)))
+        told = Told.of(entries.pop(), len(entries))
+        if self._trace is not None:
+            self._note(run, told, file if count <= self._max_count else -1, begun)
+        self._take(run, entries, told)
         if file < run.finder.count:
             self._where = run.sources[file].handle, place
         return file == run.finder.count
@@ -219,6 +233,7 @@ class MemorySearch:
     def _search_published(self, source: MemoryFile, lookup: Lookup) -> bool:
         """Search a published file, likewise."""
         self._where = source.handle, START
+        begun = self._begin_step()
         try:
             reader, few = source.search(lookup, *self._times)
         except TierdexError:
@@ -228,6 +243,10 @@ class MemorySearch:
             return (
                 False  # the general path finds these few rows again faster than it takes them over
             )
+        if self._trace is not None and is_done:
+            outcome = "read" if few.rows else "pruned_by_filter"
+            self._trace.note_memory(source.handle, outcome, len(few.rows), len(few.rows), begun)
+            self._trace.stages.enter("plan")
         if few.rows:
             names = reader.dictionaries.strings(TOPIC_DICTIONARY)
             entries = [
@@ -241,6 +260,31 @@ class MemorySearch:
             self._add(_Piece(entries, (source,), (reader,), bytes(len(places)), places))
         self._where = None if is_done else (source.handle, few.following)
         return is_done
+
+    def _begin_step(self) -> float:
+        """Return the time, where the steps are noted."""
+        if self._trace is None:
+            return 0.0
+        self._trace.stages.enter("local")
+        return self._trace.now()
+
+    def _note(self, run: Run, told: Told, stopped: int, begun: float) -> None:
+        """Note the files of a run that were asked, but the one where memory stopped."""
+        assert self._trace is not None
+        for number, items in enumerate(told.items):
+            if number == stopped or items == NOT_ASKED:
+                continue
+            outcome = _OUTCOMES.get(items, "read")
+            entries = told.files.tolist().count(number) if items > 0 else 0
+            source = run.sources[number]
+            self._trace.note_memory(source.handle, outcome, max(items, 0), entries, begun)
+        self._trace.stages.enter("plan")
+
+    def note_others(self) -> None:
+        """Note the files that were not asked, once the page is made."""
+        assert self._trace is not None
+        lookup = Lookup(0, self._kind, self._plan.topic)
+        self._trace.note_all_others(self._plan.files.version.files, lookup, *self._times)
 
     def _add(self, piece: _Piece) -> None:
         """Add a piece, without repeats of what is there."""
@@ -313,7 +357,9 @@ class MemorySearch:
                     )
                 )
                 begin = end
-        return Begun(key_hash, self._plan.files.version.files, freshness, found, self._where)
+        return Begun(
+            key_hash, self._plan.files.version.files, freshness, found, self._where, self._trace
+        )
 
     # -- pages ------------------------------------------------------------------------------------------
 

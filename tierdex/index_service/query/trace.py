@@ -1,6 +1,6 @@
 """What a query did, file by file: the source of `explain`.
 
-Depends on answer and stages; on single_search, readers and lifecycle for their types only.
+Depends on answer, stages and lifecycle; on single_search, readers and indexfile for their types only.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.index_service.answer import Explain, FileExplain, Stage
 from tierdex.index_service.query.stages import STAGES, Stopwatch
+from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.index_service.query.single_search import SingleSearch
     from tierdex.index_service.readers.file_reader import FileMeter
+    from tierdex.indexfile.lookup import Lookup
     from tierdex.lifecycle.table.file_handle import FileHandle
+    from tierdex.lifecycle.table.file_table import FileList
     from tierdex.settings import Settings
 
 
@@ -53,9 +56,35 @@ class Trace:
         self._files.append(line)
         self._meters.append(meter)
 
+    def note_memory(
+        self, handle: FileHandle, outcome: str, items: int, entries: int, begun: float
+    ) -> None:
+        """Note one file that was searched in memory, by a call that began at `begun` (monotonic, s)."""
+        start = self.stages.started
+        line = FileExplain(
+            handle.file_id, handle.state.value, handle.node, outcome,
+            (begun - start) * 1000, (self.now() - begun) * 1000, 0, 0, items, entries,
+        )  # fmt: skip
+        (self._pruned if outcome == "pruned_by_time" else self._files).append(line)
+
+    def note_all_others(self, files: FileList, lookup: Lookup, begin: int, end: int) -> None:
+        """List the files that were not searched, with the reason, once one lookup is answered."""
+        if len(files) == len(self._files) + len(self._pruned):
+            return
+        known = {line.file_id for line in (*self._files, *self._pruned)}
+        for handle in files:
+            if handle.file_id in known:
+                continue
+            if not handle.overlaps(begin, end):
+                self._pruned.append(_line(handle, "pruned_by_time"))
+            elif lookup.topic is not None and not may_hold(handle.topics, lookup.topic):
+                self._pruned.append(_line(handle, "pruned_by_topic"))
+            else:
+                self._files.append(_line(handle, "skipped"))
+
     def file_ids(self) -> set[str]:
         """Return the files that were noted so far."""
-        return {line.file_id for line in self._files}
+        return {line.file_id for line in (*self._files, *self._pruned)}
 
     def note_rest(self, rest: Iterable[tuple[FileHandle, str]]) -> None:
         """List the files that were not searched, with the reason."""
@@ -66,20 +95,23 @@ class Trace:
     def explain(self, settings: Settings, manifest_requests: int) -> Explain:
         """Return the plan that really ran, and its bill."""
         files, pruned = self._files, self._pruned
-        requests = sum(meter.requests for meter in self._meters)
-        sidecar_requests = sum(meter.sidecar_requests for meter in self._meters)
-        total_bytes = sum(meter.bytes for meter in self._meters)
+        requests = sidecar_requests = total_bytes = 0
+        for meter in self._meters:
+            requests += meter.requests
+            sidecar_requests += meter.sidecar_requests
+            total_bytes += meter.bytes
+        outcomes = [line.outcome for line in files]
         self.stages.enter("answer")  # counts what it took so far
         seconds = self.stages.seconds
         cost = (requests + sidecar_requests) * settings.cost_per_get_usd
         return Explain(
             files_considered=len(files) + len(pruned),
-            files_pruned_by_time=sum(line.outcome == "pruned_by_time" for line in pruned),
-            files_pruned_by_filter=sum(line.outcome == "pruned_by_filter" for line in files),
-            files_read=sum(line.outcome == "read" for line in files),
+            files_pruned_by_time=[line.outcome for line in pruned].count("pruned_by_time"),
+            files_pruned_by_filter=outcomes.count("pruned_by_filter"),
+            files_read=outcomes.count("read"),
             requests=requests,
             bytes=total_bytes,
-            false_positives=sum(line.false_positive for line in files),
+            false_positives=[line.false_positive for line in files].count(True),
             cost_usd=cost + total_bytes / (1 << 30) * settings.cost_per_gib_usd,
             manifest_requests=manifest_requests,
             sidecar_requests=sidecar_requests,

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import NotFoundError, UnavailableError
 from tierdex.index_service.answer import Missing
@@ -61,7 +62,7 @@ from tierdex.lifecycle.store_time import StoreTime
 from tierdex.lifecycle.table.file_handle import FileHandle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
@@ -471,15 +472,32 @@ class ManifestFollower:
 
         When nodes cannot be listed, a row without a name says so: others may be there.
         """
-        shown = []
-        if self._listing_error is not None:
-            problem = f"nodes cannot be listed: {self._listing_error}"
-            shown.append(NodeInfo("", 0, 0, problem, UNKNOWN))
-        for node, log in sorted(self._logs.items()):
-            if log.state.number or node in self._found or node in self._errors:
-                reading = self._reading(node)
-                shown.append(self.ages.describe(reading, self.now_ms()))
-        return shown
+        return self._describing()()
+
+    def describing(self) -> Callable[[], list[dict[str, Any]]]:
+        """Return what describes, whenever it is called, each node as it is known now, as plain values."""
+        describe = self._describing()
+        return lambda: [node._asdict() for node in describe()]
+
+    def _describing(self) -> Callable[[], list[NodeInfo]]:
+        problem, ages, now_ms = self._listing_error, self.ages, self.now_ms()
+        found, errors = self._found, self._errors
+        readings = [
+            NodeReading(node, log.state, errors.get(node))
+            for node, log in self._logs.items()
+            if log.state.number or node in found or node in errors
+        ]
+
+        def describe() -> list[NodeInfo]:
+            shown = []
+            if problem is not None:
+                text = f"nodes cannot be listed: {problem}"
+                shown.append(NodeInfo("", 0, 0, text, UNKNOWN))
+            return shown + [
+                ages.describe(reading, now_ms) for reading in sorted(readings, key=_node_of)
+            ]
+
+        return describe
 
     def refuse_absent(self) -> None:
         """Raise NotFoundError when the last refresh found that there is nothing to read."""
@@ -549,3 +567,6 @@ def _listed(states: Mapping[str, ManifestState], kind: str) -> dict[tuple[int, s
         for row in state.files_of(kind).values()
         if not is_replaced(row, node, replaced)
     }
+
+
+_node_of = attrgetter("node")
