@@ -122,10 +122,10 @@ class Committer:
             self._call_for(commit)
 
     def begin_at_once(self, commit: Commit, level: Level) -> None:
-        """Have the commit run as `begin` does; one that only has to be written is written here.
+        """Run the commit as `begin` does; a commit that only has to be written is written here.
 
-        For event loops: a write into the page cache takes less than to hand it to the thread. Nobody is
-        waited for: not who commits, and not the disk.
+        For event loops: a write into the page cache takes less than to hand it to the thread. It waits for no
+        other commit, and not for the disk.
         """
         journal = self._active.journal
         if (
