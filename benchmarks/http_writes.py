@@ -23,8 +23,9 @@ from tierdex.app.http.message_models import Appended, MessagesToAppend
 from tierdex.app.http.models import EntriesToPut, PutAnswer
 from tierdex.app.http.parameters import AppendQuery, PutQuery
 from tierdex.app.http.security import require
-from tierdex.app.logs import make_logger
+from tierdex.app.logs import JsonLogger
 from tierdex.app.rights import Scope
+from tierdex.clock import SystemClock
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -67,7 +68,7 @@ class App:
     """The application over an index and a log, with the empty routes right behind those they are like."""
 
     def __init__(self, index: Index, log: MessageLog) -> None:
-        self.app = create_app(index, log=log, logger=make_logger(io.TextIOWrapper(io.BytesIO())))
+        self.app = create_app(index, log=log, logger=JsonLogger(io.BytesIO(), SystemClock()))
         routes = self.app.router.routes
         empty: list[Any] = list(router.routes)
         for route in empty:
