@@ -1,1 +1,1 @@
-"""Follows a log that others keep: its messages are indexed as they come, from our watermark on."""
+"""Follows a log of another system: its messages are indexed as they come, from our watermark on."""

@@ -1,4 +1,4 @@
-"""Messages of a log that others keep: any source that can be followed, asked for one record at a time.
+"""Messages of a log of another system: any source that can be followed, asked for one record at a time.
 
 A source serves one thread. Idle ones wait here for the next caller; one that raised is closed.
 

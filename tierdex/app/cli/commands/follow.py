@@ -1,4 +1,4 @@
-"""`tierdex follow SOURCE`: indexes a log that others keep, as it grows.
+"""`tierdex follow SOURCE`: indexes a log of another system, as it grows.
 
 Depends on app.c_memory, following, filesystem and the rest of app.cli.
 """

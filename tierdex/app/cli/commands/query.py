@@ -1,4 +1,4 @@
-"""`tierdex query`: look a key or a message ID up.
+"""`tierdex query`: look up a key or a message ID.
 
 Depends on times, errors, index_service and the rest of app.cli.
 """
