@@ -35,7 +35,7 @@ from tierdex.storage_layer.memory import MemoryStore
 
 if TYPE_CHECKING:
     from tierdex.indexfile.compacted.writer import CompactedSummary
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
 
 NODES: Final = 20
 FILES_A_DAY: Final = 480

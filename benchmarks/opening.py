@@ -25,7 +25,7 @@ from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
-from tierdex.lifecycle.manifests.manifest import FileRow
+from tierdex.lifecycle.manifests.file_row import FileRow
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.nodes.shared_node import SharedNode
 from tierdex.lifecycle.topic_set import topic_set

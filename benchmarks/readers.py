@@ -27,7 +27,8 @@ from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
-from tierdex.lifecycle.manifests.manifest import Change, FileRow, HashGroups, NodeKind
+from tierdex.lifecycle.manifests.file_row import FileRow, HashGroups
+from tierdex.lifecycle.manifests.manifest import Change, NodeKind
 from tierdex.lifecycle.manifests.manifest_log import Draft, ManifestLog
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import topic_set

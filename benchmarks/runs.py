@@ -34,7 +34,7 @@ from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.open import open_store
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
 
 _DAY = 1_700_006_400_000  # a midnight
 

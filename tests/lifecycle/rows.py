@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tierdex.clock import ManualClock
 from tierdex.errors import AlreadyExistsError, NotFoundError, StoreTimeoutError
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifests.manifest import FileRow
+from tierdex.lifecycle.manifests.file_row import FileRow
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import topic_set

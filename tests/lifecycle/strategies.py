@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, FileRef, FileRow, HashGroups, HashRange
 from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.manifests.live_record import LiveRecord
 from tierdex.lifecycle.manifests.manifest import (
-    LOG_KIND,
     Change,
     Checkpoint,
     Commit,
     Dropped,
-    FileRef,
-    FileRow,
-    HashGroups,
-    HashRange,
     ManifestState,
     NodeKind,
     NodeOwner,

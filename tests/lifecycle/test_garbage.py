@@ -8,7 +8,8 @@ from tierdex.lifecycle.garbage import (
     plan_garbage,
     plan_replaced,
 )
-from tierdex.lifecycle.manifests.manifest import Checkpoint, FileRef, ManifestState, RemoveReason
+from tierdex.lifecycle.manifests.file_row import FileRef
+from tierdex.lifecycle.manifests.manifest import Checkpoint, ManifestState, RemoveReason
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.storage_layer.base import StoredObject
 

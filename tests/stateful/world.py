@@ -18,7 +18,7 @@ from tests.stateful.fading import Fading
 from tests.stateful.model import Lookup, NodeModel, Put
 from tierdex import Index
 from tierdex.clock import ManualClock
-from tierdex.compactor.queue_table import READS
+from tierdex.compactor.covering import READS
 from tierdex.errors import (
     BacklogFullError,
     ConflictError,

@@ -17,15 +17,9 @@ from tierdex.ids import SeededIds
 from tierdex.lifecycle.folders.folder_lock import acquire_folder_lock, read_holder
 from tierdex.lifecycle.folders.folder_node import read_folder_node
 from tierdex.lifecycle.manifests.applied_commit import apply, with_checkpoint
+from tierdex.lifecycle.manifests.file_row import HashRange
 from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
-from tierdex.lifecycle.manifests.manifest import (
-    Change,
-    Commit,
-    HashRange,
-    Hint,
-    ManifestState,
-    NodeKind,
-)
+from tierdex.lifecycle.manifests.manifest import Change, Commit, Hint, ManifestState, NodeKind
 from tierdex.lifecycle.manifests.manifest_codec import encode_commit, encode_hint
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import DataPaths, StorePaths

@@ -1,15 +1,15 @@
 """Retention: removes expired files from the manifest; their objects are deleted after the grace time.
 
-Depends on lifecycle and queue_table.
+Depends on lifecycle and covering.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tierdex.compactor.queue_table import cover
+from tierdex.compactor.covering import cover
 from tierdex.lifecycle.garbage import plan_replaced
-from tierdex.lifecycle.manifests.manifest import Change, FileRow, RemoveReason
+from tierdex.lifecycle.manifests.manifest import Change, RemoveReason
 from tierdex.lifecycle.nodes.expiry import expire_rows
 from tierdex.lifecycle.retention import begins_to_hide, make_retention, plan_expiry
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.compactor.components import CompactorComponents
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.nodes.ownership import OwnedNode
     from tierdex.settings import Settings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tierdex.lifecycle.manifests.manifest import FileRow, HashGroups
+from tierdex.lifecycle.manifests.file_row import FileRow, HashGroups
 from tierdex.lifecycle.topic_set import listed_topics
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@
     StoreWork   the oldest file of each kind, one kind after the other         the same for every kind
     FileKind    how a file is sealed, compacted, checked, named in a row       index files; the log's above
 
-A kind of a layer above (the message log's) comes as an object. Depends on file_row, queue_table, rewrite,
+A kind of a layer above (the message log's) comes as an object. Depends on file_row, covering, rewrite,
 seal, indexfile and lifecycle.
 """
 
@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tierdex.compactor.covering import table_if_it_pays
 from tierdex.compactor.file_row import make_row
-from tierdex.compactor.queue_table import table_if_it_pays
 from tierdex.compactor.rewrite import compact_file
 from tierdex.compactor.seal import seal_file
 from tierdex.indexfile.check import check_file
 from tierdex.lifecycle.folders.transition import retire
-from tierdex.lifecycle.manifests.manifest import INDEX_KIND
+from tierdex.lifecycle.manifests.file_row import INDEX_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.lifecycle.manifests.changes import TableDraft
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.table.file_handle import Closing, FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings

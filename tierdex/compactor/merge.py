@@ -10,7 +10,7 @@ valid.
 One commit replaces the sources by the merged file. The sources' objects stay for the grace time,
 for readers that planned before the commit.
 
-Depends on lifecycle, merged_file, queue_table and rewrite.
+Depends on lifecycle, merged_file, covering and rewrite.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.covering import cover
 from tierdex.compactor.merged_file import make_merged_row
-from tierdex.compactor.queue_table import cover
 from tierdex.compactor.rewrite import write_merged
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.paths import StorePaths
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Container, Sequence
 
     from tierdex.compactor.components import CompactorComponents
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.settings import Settings
 
 _MERGE_MAX_FILES = 64

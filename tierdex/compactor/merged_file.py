@@ -15,7 +15,7 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.hash_group import GROUP_SIZES
 from tierdex.indexfile.compacted.page_stream import PageStream
 from tierdex.indexfile.compacted.writer import FilePlan
-from tierdex.lifecycle.manifests.manifest import FilePlace, FileRef
+from tierdex.lifecycle.manifests.file_row import FilePlace, FileRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from tierdex.compactor.file_row import WrittenFile
     from tierdex.indexfile.compacted.merge_rows import RowMerge, RowSource
     from tierdex.indexfile.row_bounds import RowBounds
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
-    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
 

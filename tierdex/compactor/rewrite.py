@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tierdex.compactor.components import CompactorComponents
     from tierdex.filesystem import OpenFile
     from tierdex.indexfile.chained.file import ChainedFile
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
-    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.lifecycle.table.file_handle import FileHandle
 
 _WRITE_BYTES = 1 << 20

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.kind import Work
     from tierdex.compactor.unit import FileClaims
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.table.file_handle import FileHandle
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from tierdex.compactor.kind import Publication
     from tierdex.errors import FencedError
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
 
 logger = logging.getLogger(__name__)
 

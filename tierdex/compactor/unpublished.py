@@ -34,7 +34,8 @@ from tierdex.lifecycle.nodes.owner_voice import Published
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.store_time import StoreTime
     from tierdex.lifecycle.table.file_table import FileTable
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
-    from tierdex.lifecycle.manifests.manifest import FileRow
     from tierdex.storage_layer.base import Store
 
 

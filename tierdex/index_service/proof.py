@@ -34,10 +34,9 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE, TOPIC_MASK
 from tierdex.indexfile.lookup import NO_LIMIT, Search
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+from tierdex.lifecycle.manifests.file_row import FilePlace
 from tierdex.lifecycle.manifests.manifest import (
     Commit,
-    FilePlace,
     ManifestState,
     Tombstone,
     is_replaced,
@@ -45,6 +44,7 @@ from tierdex.lifecycle.manifests.manifest import (
 )
 from tierdex.lifecycle.manifests.manifest_log import list_nodes
 from tierdex.lifecycle.manifests.manifest_reader import ManifestReader
+from tierdex.lifecycle.nodes.node_reading import forgotten_in
 from tierdex.lifecycle.paths import StorePaths, make_file_id
 from tierdex.lifecycle.retention import is_hidden
 from tierdex.lifecycle.topic_set import may_hold
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.index_service.requests.query import QueryRequest
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
@@ -85,7 +86,7 @@ def make_proof(
         for row in sorted(state.index_files.values(), key=lambda row: row.number)
         if not is_replaced(row, state.node, replaced)
     ]
-    forgotten = ForgottenEntries.of(states.values())
+    forgotten = forgotten_in(states.values())
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         files = list(pool.map(lambda each: _line(evidence, each[0], each[1], forgotten), rows))
     content = {

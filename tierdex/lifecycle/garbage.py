@@ -39,7 +39,8 @@ from tierdex.lifecycle.paths import StorePaths
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from tierdex.lifecycle.manifests.manifest import FileRef, FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRef, FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.storage_layer.base import StoredObject
 
 NUMBERS_A_STEP: Final = 256

@@ -24,7 +24,7 @@ from tierdex.lifecycle.manifests.manifest import Retention
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.topic_set import TopicSet
 
 KEEP_FOR_EVER = Retention()

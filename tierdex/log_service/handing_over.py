@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tierdex.clock import Bell
-from tierdex.errors import CorruptFileError, FencedError, UnavailableError
+from tierdex.errors import CorruptFileError, UnavailableError
+from tierdex.log_service.log_components import HandedOverError
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.table.file_handle import FileHandle
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S: Final = 0.02
 _RETRY_S: Final = 0.25
-
-
-class HandedOverError(FencedError):
-    """The log was handed over by its owner."""
 
 
 def hand_over(components: LogComponents, writing: LogWriting, timeout_s: float) -> None:

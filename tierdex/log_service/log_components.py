@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from tierdex.errors import (
     ClosedError,
+    FencedError,
     InvalidRequestError,
     ReadOnlyError,
     TierdexError,
     raised_anew,
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
-from tierdex.log_service.handing_over import HandedOverError
 from tierdex.log_service.levels import Level, level_of
 from tierdex.log_service.recovery.clean_close import note_clean_close
 
@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from tierdex.seams import Seams
 
 _STOP_TIMEOUT_S = 60.0
+
+
+class HandedOverError(FencedError):
+    """The log was handed over by its owner."""
 
 
 @dataclass

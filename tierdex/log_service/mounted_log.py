@@ -23,7 +23,7 @@ from tierdex.errors import (
     NotFoundError,
     UnavailableError,
 )
-from tierdex.lifecycle.manifests.manifest import LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.files.log_row import LogRowMore

@@ -18,7 +18,7 @@ from tierdex.errors import TierdexError
 from tierdex.indexfile import layout
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
-from tierdex.lifecycle.manifests.manifest import LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.log_service.files.whole_object import check_object
 from tierdex.log_service.notes.stored_notes import check_notes
@@ -29,7 +29,7 @@ from tierdex.pipeline.jobs.snapshot import log_files_of, notes_of, read_store, s
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.nodes.node_reading import NodeReading
     from tierdex.storage_layer.base import Store
 

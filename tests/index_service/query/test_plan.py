@@ -9,7 +9,7 @@ from tierdex.index_service.query.plan import Plan, find_covering
 from tierdex.index_service.requests.lookups import Lookups
 from tierdex.index_service.requests.query import QueryValues, make_request
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifests.manifest import FileRef
+from tierdex.lifecycle.manifests.file_row import FileRef
 from tierdex.lifecycle.table.file_handle import FileHandle
 from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.lifecycle.topic_set import topic_set

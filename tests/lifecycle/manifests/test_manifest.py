@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from tests.lifecycle import strategies as own
 from tests.lifecycle.rows import NOW_MS, make_row, make_uuid
 from tierdex.lifecycle.manifests.applied_commit import apply, with_checkpoint
+from tierdex.lifecycle.manifests.file_row import FileRef
 from tierdex.lifecycle.manifests.manifest import (
     Change,
     Commit,
-    FileRef,
     ManifestState,
     NodeKind,
     RemoveReason,

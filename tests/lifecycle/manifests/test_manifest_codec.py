@@ -14,17 +14,10 @@ from tierdex.lifecycle.garbage import plan_garbage
 from tierdex.lifecycle.manifests import manifest_codec as codec
 from tierdex.lifecycle.manifests import row_codec
 from tierdex.lifecycle.manifests.applied_commit import apply, with_checkpoint
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, HashRange
 from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.manifests.live_record import LiveRecord, pack_live
-from tierdex.lifecycle.manifests.manifest import (
-    LOG_KIND,
-    Change,
-    HashRange,
-    Hint,
-    NodeKind,
-    RemoveReason,
-    Tombstone,
-)
+from tierdex.lifecycle.manifests.manifest import Change, Hint, NodeKind, RemoveReason, Tombstone
 from tierdex.lifecycle.manifests.manifest_log import Draft
 from tierdex.lifecycle.topic_set import listed_topics, topic_set
 from tierdex.storage_layer.base import StoredObject

@@ -18,9 +18,9 @@ from tierdex.errors import (
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.garbage import plan_garbage
 from tierdex.lifecycle.manifests import changes
+from tierdex.lifecycle.manifests.file_row import FileRef
 from tierdex.lifecycle.manifests.manifest import (
     Change,
-    FileRef,
     NodeKind,
     QueueTableRef,
     RemoveReason,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.log_service.recovery.test_takeover import fill, publish
 from tests.log_service.store_listing import state_of
-from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.testing.faulty_store import Fault
 
 

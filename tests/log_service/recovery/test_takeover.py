@@ -21,7 +21,7 @@ from tierdex.errors import (
     UnavailableError,
 )
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifests.manifest import LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_sidecar_name
 from tierdex.log_service.message_log import MessageLog
 from tierdex.testing.faulty_store import Fault

@@ -12,7 +12,7 @@ from tests.log_service.log_world import DATA, seal_rolled
 from tests.log_service.store_listing import state_of
 from tierdex.app.http.metrics import Metrics
 from tierdex.errors import InvalidRequestError, UnavailableError
-from tierdex.lifecycle.manifests.manifest import INDEX_KIND, LOG_KIND
+from tierdex.lifecycle.manifests.file_row import INDEX_KIND, LOG_KIND
 from tierdex.log_service.levels import Level
 from tierdex.testing.faulty_store import Fault
 

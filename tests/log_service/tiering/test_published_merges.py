@@ -14,7 +14,7 @@ from tierdex.clock import ManualClock
 from tierdex.errors import FencedError, UnavailableError
 from tierdex.fileparts.layout import Part
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.nodes.ownership import ClaimTerms, OwnedNode
 from tierdex.log_service.files.whole_object import check_object, open_grouped_tail

@@ -22,8 +22,9 @@ from tierdex.ids import SeededIds
 from tierdex.indexfile.compacted.writer import FilePlan
 from tierdex.indexfile.row_bounds import RowBounds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
+from tierdex.lifecycle.manifests.file_row import HashGroups, HashRange
 from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
-from tierdex.lifecycle.manifests.manifest import HashGroups, HashRange, RemoveReason
+from tierdex.lifecycle.manifests.manifest import RemoveReason
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.retention import KEEP_FOR_EVER
 from tierdex.pipeline.jobs.publishing import JobNode

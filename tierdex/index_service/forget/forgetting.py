@@ -31,8 +31,9 @@ from tierdex.index_service.forget.request_look import Look, Looking, fixed_bound
 from tierdex.index_service.forget.unowned_files import UnownedFiles
 from tierdex.index_service.requests.entry_rules import INT64_MAX, check_integer
 from tierdex.index_service.requests.query import make_names
+from tierdex.lifecycle.manifests.file_row import FileRef
 from tierdex.lifecycle.manifests.forgotten import FORGOTTEN_NODE, AskedHash, Forgetting
-from tierdex.lifecycle.manifests.manifest import Change, FileRef, NodeKind
+from tierdex.lifecycle.manifests.manifest import Change, NodeKind
 from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
 from tierdex.lifecycle.nodes.shared_node import SharedNode
 from tierdex.lifecycle.paths import make_file_id
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.read_view import ReadView
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
 

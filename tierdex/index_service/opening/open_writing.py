@@ -62,7 +62,7 @@ from tierdex.lifecycle.folders.folder_number import FolderNumber
 from tierdex.lifecycle.folders.gap import drop_behind_a_gap
 from tierdex.lifecycle.folders.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.lifecycle.folders.transition import retire
-from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.lifecycle.nodes.ownership import ClaimTerms
 from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.lifecycle.store_time import StoreTime
@@ -77,7 +77,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.opening.claiming import Claiming
     from tierdex.index_service.opening.leader import Leader
     from tierdex.index_service.opening.open_view import Places, View
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.nodes.ownership import OwnedNode
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import FileHandle

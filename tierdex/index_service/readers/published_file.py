@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.compacted.page_range import PageSpan
     from tierdex.indexfile.compacted.sidecar import TopicRow
     from tierdex.indexfile.lookup import Few, Lookup, Search
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)

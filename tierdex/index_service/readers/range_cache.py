@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.seams import Seams
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
     from tierdex.index_service.readers.range_cache import RangeCache
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.paths import DataPaths
 
 logger = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
 
     Fetch = Callable[[int, int], bytes | memoryview]  # position and length in the object
 

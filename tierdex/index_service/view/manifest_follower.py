@@ -36,13 +36,13 @@ from tierdex.index_service.view.freshness import NOT_FRESH, Freshness
 from tierdex.index_service.view.node_ages import NO_NODES, UNREAD, NodeAges
 from tierdex.index_service.view.shelf import Shelf
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.manifests.file_row import INDEX_KIND
 from tierdex.lifecycle.manifests.forgotten import (
     FORGOTTEN_NODE,
     NOTHING_FORGOTTEN,
     ForgottenEntries,
 )
 from tierdex.lifecycle.manifests.manifest import (
-    INDEX_KIND,
     ManifestState,
     RemoveReason,
     is_replaced,
@@ -54,6 +54,7 @@ from tierdex.lifecycle.manifests.standing import UNKNOWN, standings_of
 from tierdex.lifecycle.nodes.node_reading import (
     READING_ERRORS,
     NodeReading,
+    forgotten_in,
     read_node,
     refuse_absent,
 )
@@ -69,8 +70,8 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.view.shelf import LocalFiles
+    from tierdex.lifecycle.manifests.file_row import FileRef, FileRow
     from tierdex.lifecycle.manifests.live_record import LiveRecord
-    from tierdex.lifecycle.manifests.manifest import FileRef, FileRow
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -395,7 +396,7 @@ class ManifestFollower:
         )
 
     def _forgotten(self, states: Mapping[str, ManifestState]) -> ForgottenEntries:
-        fresh, known = ForgottenEntries.of(states.values()), self.ages.forgotten
+        fresh, known = forgotten_in(states.values()), self.ages.forgotten
         return known if known.number == fresh.number else fresh
 
     def reader_of(self, row: FileRow, node: str) -> PublishedFile:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
 

@@ -25,8 +25,8 @@ from tierdex.lifecycle.manifests.manifest import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tierdex.lifecycle.manifests.file_row import FileRow, Uuid
     from tierdex.lifecycle.manifests.forgotten import Forgetting
-    from tierdex.lifecycle.manifests.manifest import FileRow, Uuid
 
 CHECKPOINTS_REMEMBERED_MAX: Final = 64
 

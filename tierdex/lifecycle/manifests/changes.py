@@ -6,7 +6,7 @@ that is no longer possible then is an error, never silently another change.
 
 Raises FloorError and ConflictError.
 
-Depends on manifest and paths.
+Depends on file_row, manifest and paths.
 """
 
 from __future__ import annotations
@@ -15,18 +15,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import ConflictError, FloorError
-from tierdex.lifecycle.manifests.manifest import (
-    NO_CHANGE,
-    Change,
-    FileRow,
-    ManifestState,
-    RemoveReason,
-)
+from tierdex.lifecycle.manifests.manifest import NO_CHANGE, Change, ManifestState, RemoveReason
 from tierdex.lifecycle.paths import StorePaths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.manifest import QueueTableRef
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.schema import Schema
-    from tierdex.lifecycle.manifests.manifest import FilePlace, FileRef, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FilePlace, FileRef
 
 FORGOTTEN_NODE: Final = "forgotten"
 SOURCE_FIELD: Final = "source"  # of schemas whose entries name a file of rows
@@ -129,13 +129,6 @@ class ForgottenEntries:
             for source in record.sources:
                 self.sources.setdefault(source, []).append(record)
         self._sorted = np.array(sorted(self.hashes), np.uint64)
-
-    @classmethod
-    def of(cls, states: Iterable[ManifestState]) -> ForgottenEntries:
-        """Return what these manifests list."""
-        listing = [state for state in states if state.node == FORGOTTEN_NODE]
-        records = [record for state in listing for record in state.forgettings.values()]
-        return cls(records, max((state.number for state in listing), default=0))
 
     def __bool__(self) -> bool:
         return bool(self._holders or self.sources)

@@ -9,7 +9,7 @@ file that the manifest lists at `number`. It holds together with that number onl
 lie in one object. A record of another epoch or owner than the manifest's newest is an owner's who lost
 the node: it says nothing.
 
-Depends on manifest only.
+Depends on file_row only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.manifests.manifest import ManifestState, Uuid
+    from tierdex.lifecycle.manifests.file_row import Uuid
 
 _TIME_MAX = 1 << 63
 _URL_MAX = 2048
@@ -46,10 +46,6 @@ class LiveRecord(NamedTuple):
     is_closed: bool = False  # nothing is acknowledged after `time_ms`
     holds_unpublished: bool = False
     advertise_url: str | None = None  # where it answers for what is not published yet
-
-    def is_of(self, state: ManifestState) -> bool:
-        """Return whether it is the record of the owner that the manifest names."""
-        return self.epoch == state.epoch and self.owner == state.owner
 
 
 def pack_live(live: LiveRecord) -> dict[str, Any]:

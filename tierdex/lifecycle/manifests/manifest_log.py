@@ -399,7 +399,7 @@ class ManifestLog:
         if self._state.number > self._hinted:  # each commit is followed by a hint
             return True
         live = self._live
-        if live is None or live.is_closed or not live.is_of(self._state):
+        if live is None or live.is_closed or not self._state.names_owner_of(live):
             return False
         # Until a look that came an interval too late found nothing newer: who is silent, or has a wrong
         # clock, is looked at once a minute. Counted from the look, not from now: looks may be seldom.

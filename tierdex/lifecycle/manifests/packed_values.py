@@ -3,7 +3,7 @@
 Integers are exact over int64 (hashes over 64 bits without a sign); uuids are hex. Raises ValueError or
 TypeError; the codec turns either into damage.
 
-Depends on manifest.
+Depends on file_row and manifest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from tierdex.lifecycle.manifests.manifest import NOTHING, FileRef
+from tierdex.lifecycle.manifests.file_row import FileRef
+from tierdex.lifecycle.manifests.manifest import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

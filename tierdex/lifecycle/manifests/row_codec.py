@@ -3,7 +3,7 @@
 The pieces of one run have the same parts, which the first of them spells out; the others name it (`run`).
 A row of format 1 lists its topics by name, where one of today has a set of hashes.
 
-Depends on manifest, packed_values, topic_set and orjson. Of any exception in unpacking a caller makes the
+Depends on file_row, packed_values, topic_set and orjson. Of any exception in unpacking a caller makes the
 error of its object: the JSON is not ours then.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tierdex.errors import CorruptFileError
-from tierdex.lifecycle.manifests.manifest import INDEX_KIND, FileRow, HashGroups, HashRange
+from tierdex.lifecycle.manifests.file_row import INDEX_KIND, FileRow, HashGroups, HashRange
 from tierdex.lifecycle.manifests.packed_values import (
     pack_refs,
     to_count,
@@ -33,7 +33,7 @@ from tierdex.lifecycle.topic_set import decode_topics, encode_topics, topic_set
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tierdex.lifecycle.manifests.manifest import FileRef
+    from tierdex.lifecycle.manifests.file_row import FileRef
 
 
 def encode_row(row: FileRow) -> bytes:

@@ -74,14 +74,19 @@ class Standing(NamedTuple):
 def through_of(state: ManifestState, live: LiveRecord | None) -> int | None:
     """Return until when all that the node's present owner acknowledged is listed; None: it never said."""
     said = [state.published_through]
-    if live is not None and live.is_of(state):
+    if live is not None and state.names_owner_of(live):
         said.append(live.published_through)
     return max((each for each in said if each is not None), default=None)
 
 
 def is_closed(state: ManifestState, live: LiveRecord | None) -> bool:
     """Return whether the node's owner ended and left nothing behind that is not listed."""
-    return live is not None and live.is_of(state) and live.is_closed and not live.holds_unpublished
+    return (
+        live is not None
+        and state.names_owner_of(live)
+        and live.is_closed
+        and not live.holds_unpublished
+    )
 
 
 def standings_of(
@@ -99,7 +104,7 @@ def standing_of(
     node = state.node
     if state.kind is NodeKind.SHARED or state.owner == NO_OWNER:
         return Standing(node, SHARED if state.kind is NodeKind.SHARED else CLOSED, None)
-    live = live if live is not None and live.is_of(state) else None
+    live = live if live is not None and state.names_owner_of(live) else None
     through = through_of(state, live)
     lost = [
         each for owner, each in state.outstanding.items() if NodeOwner(node, owner) not in adopted

@@ -13,7 +13,7 @@ merge. A shared node that is not listed yet when the floors are set is created b
 (`JobNode.merge`): such a look sees the mark. After a crash the marked files are listed until they are
 expired again.
 
-Depends on changes, forgotten, manifest, manifest_log, shared_node and errors.
+Depends on changes, file_row, forgotten, manifest, manifest_log, shared_node and errors.
 """
 
 from __future__ import annotations
@@ -24,20 +24,15 @@ from typing import TYPE_CHECKING, Protocol
 from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.manifests import changes
 from tierdex.lifecycle.manifests.forgotten import FORGOTTEN_NODE
-from tierdex.lifecycle.manifests.manifest import (
-    Change,
-    FileRef,
-    NodeKind,
-    RemoveReason,
-    is_replaced,
-)
+from tierdex.lifecycle.manifests.manifest import Change, NodeKind, RemoveReason, is_replaced
 from tierdex.lifecycle.manifests.manifest_log import list_nodes
 from tierdex.lifecycle.nodes.shared_node import SharedNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRef, FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 
 logger = logging.getLogger(__name__)

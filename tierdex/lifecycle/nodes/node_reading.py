@@ -9,7 +9,7 @@
 A caller that shows or answers goes on with the readable nodes and names the others. A caller that
 computes a total raises the error.
 
-Depends on manifest_log and live_record.
+Depends on manifest_log, forgotten and live_record.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, UnavailableError
+from tierdex.lifecycle.manifests.forgotten import FORGOTTEN_NODE, ForgottenEntries
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -69,3 +70,10 @@ def refuse_absent(
         raise NotFoundError(
             f"{place} holds no manifest: is the address right? No node was ever written there"
         )
+
+
+def forgotten_in(states: Iterable[ManifestState]) -> ForgottenEntries:
+    """Return the forgotten entries that these manifests list."""
+    listing = [state for state in states if state.node == FORGOTTEN_NODE]
+    records = [record for state in listing for record in state.forgettings.values()]
+    return ForgottenEntries(records, max((state.number for state in listing), default=0))

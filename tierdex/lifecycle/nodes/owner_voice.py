@@ -12,7 +12,8 @@ from tierdex.lifecycle.store_time import StoreTime
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState, NodeOwner
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState, NodeOwner
     from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 
 

@@ -24,7 +24,8 @@ decision 0028). Only its folder holds the entries that it acknowledged and did n
 owner that takes the node without that folder lists them as `outstanding`, so that answers name
 them.
 
-Depends on changes, live_record, manifest, manifest_log, owner_voice, standing, storage_layer and errors.
+Depends on changes, file_row, live_record, manifest, manifest_log, owner_voice, standing, storage_layer and
+errors.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ from tierdex.lifecycle.manifests.live_record import LiveRecord
 from tierdex.lifecycle.manifests.manifest import (
     NO_CHANGE,
     Change,
-    FileRow,
     ManifestState,
     NodeKind,
     RemoveReason,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
     from tierdex.ids import IdSource
     from tierdex.lifecycle.manifests.changes import TableDraft
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 
 logger = logging.getLogger(__name__)
@@ -376,7 +377,7 @@ def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
     """
     log.refresh_live()
     live, silent_s, until_s = log.live, 0.0, 0.0
-    if live is not None and live.is_of(log.state) and not live.is_closed:
+    if live is not None and log.state.names_owner_of(live) and not live.is_closed:
         silent_s, until_s = _silent_s(log, log.state, ids), 3 * live.interval_ms / 1000
     lives = silent_s < until_s
 
@@ -413,7 +414,7 @@ def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, terms: 
         logger.warning("taken over", extra={"node": log.node, "silent_s": round(silent_s)})
         return
     ago = f"{max(silent_s, 0):.0f} s ago"
-    if log.live is not None and log.live.is_of(state) and log.live.is_closed:
+    if log.live is not None and state.names_owner_of(log.live) and log.live.is_closed:
         what = (
             f"the owner of node {log.node} ended {ago}, and its data folder holds entries that are not "
             "published: open the node with that folder, or publish them first (`tierdex compact --roll`)"

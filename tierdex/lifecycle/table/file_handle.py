@@ -5,7 +5,7 @@ the old handle keeps it, with its reader. The reader is opaque here: anything wi
 handles of a file that only moved share it, and it is closed when the table and every query have
 released it (`Lease`).
 
-Depends on file_state, paths and manifest.
+Depends on file_state, paths and file_row.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.manifests.manifest import FilePlace
+from tierdex.lifecycle.manifests.file_row import FilePlace
 from tierdex.lifecycle.paths import make_file_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, Uuid
+    from tierdex.lifecycle.manifests.file_row import FileRow, Uuid
     from tierdex.lifecycle.topic_set import TopicSet
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tierdex.clock import Clock
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.log_service.files.read_ahead import Window
 
 SIDE_BY_SIDE: Final = 4  # requests of one read at a time

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.settings import Settings

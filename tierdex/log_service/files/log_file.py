@@ -2,7 +2,8 @@
 
 A grouped file that is published is `published_file`'s.
 
-Depends on errors, fileparts, logfile, levels, log_row, page_arena, page_reads, queue_table and reading.
+Depends on errors, fileparts, lifecycle, logfile, levels, log_row, page_arena, page_reads, queue_table and
+reading.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.predecessor import Predecessor
-from tierdex.log_service.files.log_row import FileSizes
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, FileRow
+from tierdex.log_service.files.log_row import FileSizes, LogRowMore
 from tierdex.log_service.files.page_arena import ArenaOfMany
 from tierdex.log_service.files.page_reads import PageReads
 from tierdex.log_service.files.queue_table import queues_of_grouped
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.log_service.files.page_reads import PageSource
+    from tierdex.log_service.files.page_arena import PageSource
     from tierdex.log_service.files.reading import Reading
     from tierdex.log_service.read_policy import ReadExplain
     from tierdex.logfile.grouped.file import GroupedFile, PageSpan, QueuePlace
@@ -257,6 +259,30 @@ class GroupedLogFile:
     def sizes(self) -> FileSizes:
         return FileSizes(self.file.queue_count, self.file.payload_bytes, self.file.body_bytes)
 
+    def make_row(self, object_key: str, dates: dict[str, int], follows: bytes | None) -> FileRow:
+        """Return the manifest's row of this file; `dates` are `begin_ms` and `sealed_at_ms`.
+
+        Number and topics are the caller's to say: here they are 0 and any.
+        """
+        file = self.file
+        return FileRow(
+            uuid=file.uuid,
+            number=0,
+            object_key=object_key,
+            bytes=file.bytes,
+            item_count=file.message_count,
+            slot_count=0,
+            min_time=file.min_time,
+            max_time=file.max_time,
+            begin_ms=dates["begin_ms"],
+            sealed_at_ms=dates["sealed_at_ms"],
+            sidecar_position=file.sidecar_position,
+            tail_crc=file.footer_crc,
+            topics=None,
+            schema=LogRowMore(self.generation, self.end_of_batches, self.sizes, follows).encode(),
+            kind=LOG_KIND,
+        )
+
     def extent(self, topic: bytes, queue_id: int, level: Level) -> Extent | None:
         """Return the offsets that a queue has here. Raises CorruptFileError."""
         return self.file.extent(topic, queue_id)
@@ -325,7 +351,7 @@ class GroupedLogFile:
 
 
 class LocalPages:
-    """The pages of a file that lies here (`page_reads.PageSource`)."""
+    """The pages of a file that lies here (`page_arena.PageSource`)."""
 
     is_local = True
     is_stored = False

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.predecessor import Predecessor
-from tierdex.lifecycle.manifests.manifest import LOG_KIND, FileRow
 
 if TYPE_CHECKING:
-    from tierdex.log_service.files.log_file import GroupedLogFile
+    from tierdex.lifecycle.manifests.file_row import FileRow
 
 
 class FileSizes(NamedTuple):
@@ -61,30 +60,3 @@ class LogRowMore(NamedTuple):
             raise CorruptFileError(
                 row.object_key, f"its row is not one of a log file: {error}"
             ) from error
-
-
-def make_log_row(
-    reader: GroupedLogFile, object_key: str, dates: dict[str, int], follows: bytes | None
-) -> FileRow:
-    """Return the row of a compacted file; `dates` are `begin_ms` and `sealed_at_ms`.
-
-    Number and topics are the caller's to say: here they are 0 and any.
-    """
-    file = reader.file
-    return FileRow(
-        uuid=file.uuid,
-        number=0,
-        object_key=object_key,
-        bytes=file.bytes,
-        item_count=file.message_count,
-        slot_count=0,
-        min_time=file.min_time,
-        max_time=file.max_time,
-        begin_ms=dates["begin_ms"],
-        sealed_at_ms=dates["sealed_at_ms"],
-        sidecar_position=file.sidecar_position,
-        tail_crc=file.footer_crc,
-        topics=None,
-        schema=LogRowMore(reader.generation, reader.end_of_batches, reader.sizes, follows).encode(),
-        kind=LOG_KIND,
-    )

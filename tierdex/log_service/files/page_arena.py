@@ -17,21 +17,44 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy as np
+    from typing_extensions import Buffer
 
-    from tierdex.log_service.files.page_reads import PageSource
-    from tierdex.logfile.grouped.file import GroupedFile
+    from tierdex.logfile.grouped.file import GroupedFile, PageSpan
     from tierdex.logfile.grouped.pages import OpenPage
 
 _TIER_SHARE: Final = 4  # the tier keeps a quarter
 _LARGEST_SHARE: Final = 16  # of the budget: a larger page is not kept, nor more pages of one read
 
 PageName = tuple[bytes, int]  # uuid of the file, number
+
+
+class PageSource(Protocol):
+    """Where the bytes of a file's pages come from."""
+
+    is_local: bool
+    is_stored: bool  # whether the bytes that were brought last are the store's
+
+    def takes(self, *, is_stored: bool) -> bool:
+        """Return whether a page in memory serves, whose bytes came from the store or from here."""
+        ...
+
+    def bring(self, span: PageSpan, then: Sequence[PageSpan] = ()) -> Buffer:
+        """Return the bytes of neighbouring pages; `then` is asked for next. Raises what reading raises."""
+        ...
+
+    def bring_again(self, span: PageSpan) -> Buffer | None:
+        """Return the bytes of a page that came damaged, from elsewhere; None when there is no elsewhere."""
+        ...
+
+    def note_kept(self, span: PageSpan) -> None:
+        """Record that a page was in the arena."""
+        ...
 
 
 class PageArena:

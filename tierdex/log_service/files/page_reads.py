@@ -6,7 +6,7 @@ Depends on errors, logfile, page_arena and read_ahead.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,38 +14,13 @@ from tierdex.errors import CorruptFileError
 from tierdex.log_service.files.read_ahead import WINDOW_MOST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from typing_extensions import Buffer
 
-    from tierdex.log_service.files.page_arena import PageArena
+    from tierdex.log_service.files.page_arena import PageArena, PageSource
     from tierdex.logfile.grouped.file import GroupedFile, PageSpan
     from tierdex.logfile.grouped.pages import OpenPage
 
 logger = logging.getLogger(__name__)
-
-
-class PageSource(Protocol):
-    """Where the bytes of a file's pages come from."""
-
-    is_local: bool
-    is_stored: bool  # whether the bytes that were brought last are the store's
-
-    def takes(self, *, is_stored: bool) -> bool:
-        """Return whether a page in memory serves, whose bytes came from the store or from here."""
-        ...
-
-    def bring(self, span: PageSpan, then: Sequence[PageSpan] = ()) -> Buffer:
-        """Return the bytes of neighbouring pages; `then` is asked for next. Raises what reading raises."""
-        ...
-
-    def bring_again(self, span: PageSpan) -> Buffer | None:
-        """Return the bytes of a page that came damaged, from elsewhere; None when there is no elsewhere."""
-        ...
-
-    def note_kept(self, span: PageSpan) -> None:
-        """Record that a page was in the arena."""
-        ...
 
 
 class PageReads:

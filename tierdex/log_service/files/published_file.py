@@ -4,7 +4,7 @@ What the row says needs no request: generation, batches, times, counts. The read
 come from the store or from a kept local copy. A page that comes damaged, or a sidecar, is fetched from the
 store before the file is called corrupt: the fault may lie in between, or in the copy, which then goes.
 
-Depends on errors, lifecycle, logfile, fetched_ranges, log_file, log_row, read_policy and
+Depends on errors, index_service, lifecycle, logfile, fetched_ranges, log_file, log_row, read_policy and
 whole_object.
 """
 
@@ -15,7 +15,8 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.errors import CorruptFileError, NotFoundError, UnavailableError
+from tierdex.index_service.readers.sidecar_cache import TailCache
 from tierdex.log_service.files.fetched_ranges import Next, ObjectRange
 from tierdex.log_service.files.log_file import GroupedLogFile
 from tierdex.log_service.files.log_row import LogRowMore
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
-    from tierdex.log_service.files.fetched_ranges import Ahead
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.log_service.files.fetched_ranges import Ahead, FetchedRanges
+    from tierdex.log_service.files.kept_copies import KeptCopies
     from tierdex.log_service.files.log_row import FileSizes
     from tierdex.log_service.files.read_ahead import Window
     from tierdex.log_service.files.reading import Reading
-    from tierdex.log_service.files.tier import LogTails
     from tierdex.logfile.grouped.file import PageSpan, QueuePlace
+    from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,43 @@ def _again_with_new_tail(ask: F) -> F:
             return ask(self, *args, **kwargs)
 
     return cast("F", asked)
+
+
+class LogTails(TailCache[GroupedFile]):
+    """Opens sidecars of log files; pages of an open one come by range GETs."""
+
+    store: Store | None = None
+    fetched: FetchedRanges
+    copies: KeptCopies
+
+    def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> GroupedFile:
+        def read(position: int, length: int) -> bytes | memoryview:
+            return self.fetched.read(ObjectRange(row, position, position + length))[0]
+
+        return GroupedFile(tail, read, position=row.sidecar_position, name=name)
+
+    def _is_damaged(self, tail: GroupedFile) -> bool:
+        return bool(tail.blocks.damaged() or tail.filter.damaged_partitions())
+
+    def forget_tail(self, uuid: bytes) -> None:
+        """Drop the sidecar of a file: it is damaged."""
+        super().forget(uuid)
+
+    def forget(self, uuid: bytes) -> None:
+        """Drop what is kept of a file."""
+        self.fetched.forget(uuid)
+        self.copies.forget(uuid)
+        super().forget(uuid)
+
+    def fetch(self, row: FileRow, position: int, length: int) -> bytes:
+        """Return a range of a file's object. Raises what the store raises."""
+        return self.reached_store().get(row.object_key, position, length)
+
+    def reached_store(self) -> Store:
+        """Return the store. Raises UnavailableError while there is none."""
+        if self.store is None:
+            raise UnavailableError("the log has no store yet: it is being opened")
+        return self.store
 
 
 class PublishedLogFile(GroupedLogFile):
@@ -174,7 +213,7 @@ class PublishedLogFile(GroupedLogFile):
 
 
 class PublishedPages:
-    """The pages of one read of a published file (`page_reads.PageSource`): where its policy says."""
+    """The pages of one read of a published file (`page_arena.PageSource`): where its policy says."""
 
     is_local = False
 

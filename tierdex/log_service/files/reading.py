@@ -13,7 +13,6 @@ from tierdex.log_service.read_policy import ReadExplain, ReadPolicy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tierdex.log_service.files.log_file import LogFile
     from tierdex.log_service.files.page_arena import PageArena
     from tierdex.log_service.files.read_ahead import ReadAhead, Reader, Window
 
@@ -36,7 +35,9 @@ class Reading:
         self._reader = reader
         self.policy = policy
         self.explain = ReadExplain()
-        self.following: Sequence[LogFile] = ()  # that hold what comes after the file being read
+        self.following: Sequence[
+            object
+        ] = ()  # files that hold what comes after the file being read
 
     @cached_property
     def window(self) -> Window:

@@ -8,31 +8,28 @@
 
 The store is that of the index beside the log, which may be opened anew: it is bound, not held.
 
-Depends on errors, index_service, lifecycle, logfile, fetched_ranges, kept_copies, page_arena, published_file,
-read_ahead and reading.
+Depends on index_service, lifecycle, fetched_ranges, kept_copies, page_arena, published_file, read_ahead and
+reading.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tierdex.errors import UnavailableError
-from tierdex.index_service.readers.sidecar_cache import TailCache
 from tierdex.index_service.view.shelf import Shelf
-from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.lifecycle.table.file_handle import FileHandle
-from tierdex.log_service.files.fetched_ranges import FetchedRanges, ObjectRange
+from tierdex.log_service.files.fetched_ranges import FetchedRanges
 from tierdex.log_service.files.kept_copies import KeptCopies
 from tierdex.log_service.files.page_arena import PageArena
-from tierdex.log_service.files.published_file import PublishedLogFile
+from tierdex.log_service.files.published_file import LogTails, PublishedLogFile
 from tierdex.log_service.files.read_ahead import ReadAhead
 from tierdex.log_service.files.reading import Memory
-from tierdex.logfile.grouped.file import GroupedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.seams import Seams
@@ -41,43 +38,6 @@ if TYPE_CHECKING:
 
 
 _TEND_S: Final = 10.0
-
-
-class LogTails(TailCache[GroupedFile]):
-    """Opens sidecars of log files; pages of an open one come by range GETs."""
-
-    store: Store | None = None
-    fetched: FetchedRanges
-    copies: KeptCopies
-
-    def _open_tail(self, row: FileRow, tail: memoryview, name: str) -> GroupedFile:
-        def read(position: int, length: int) -> bytes | memoryview:
-            return self.fetched.read(ObjectRange(row, position, position + length))[0]
-
-        return GroupedFile(tail, read, position=row.sidecar_position, name=name)
-
-    def _is_damaged(self, tail: GroupedFile) -> bool:
-        return bool(tail.blocks.damaged() or tail.filter.damaged_partitions())
-
-    def forget_tail(self, uuid: bytes) -> None:
-        """Drop the sidecar of a file: it is damaged."""
-        super().forget(uuid)
-
-    def forget(self, uuid: bytes) -> None:
-        """Drop what is kept of a file."""
-        self.fetched.forget(uuid)
-        self.copies.forget(uuid)
-        super().forget(uuid)
-
-    def fetch(self, row: FileRow, position: int, length: int) -> bytes:
-        """Return a range of a file's object. Raises what the store raises."""
-        return self.reached_store().get(row.object_key, position, length)
-
-    def reached_store(self) -> Store:
-        """Return the store. Raises UnavailableError while there is none."""
-        if self.store is None:
-            raise UnavailableError("the log has no store yet: it is being opened")
-        return self.store
 
 
 class Tier:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.log_service.files.log_file import GroupedLogFile
-from tierdex.log_service.files.log_row import LogRowMore, make_log_row
+from tierdex.log_service.files.log_row import LogRowMore
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.header import decode_log_header
 from tierdex.logfile.layout import Form
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.storage_layer.base import Store
 
 WINDOW_BYTES: Final = 4 << 20
@@ -89,7 +89,7 @@ def _row_faults(reader: GroupedLogFile, row: FileRow) -> list[str]:
     """Compare what the manifest says of a file with what the file says."""
     dates = {"begin_ms": row.begin_ms, "sealed_at_ms": row.sealed_at_ms}
     known = LogRowMore.of(row)
-    told = make_log_row(reader, row.object_key, dates, known.follows)
+    told = reader.make_row(row.object_key, dates, known.follows)
     faults = [
         f"the manifest says {name} {getattr(row, name)}, the object {getattr(told, name)}"
         for name in ("bytes", "item_count", "min_time", "max_time")

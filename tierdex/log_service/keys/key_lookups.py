@@ -6,12 +6,12 @@
     pages   entries newest first -> their messages, all of one page from the same files
     keep    a message that carries the very key (an index knows hashes), and has the level asked for
 
-Depends on answer, log_index, read_policy and reads.
+Depends on answer, read_policy and reads.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tierdex.log_service.answer import ExpiredMessage, FoundMessages, Message, MissingMessages
 from tierdex.log_service.read.reads import QueuePosition
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.index_service.answer import Entry
+    from tierdex.index_service.index import Index
+    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.log_service.answer import ReadAnswer
-    from tierdex.log_service.keys.followed_index import FollowedIndex
-    from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.log_service.read.reads import LogReads, ReadLimits
 
 
@@ -40,8 +40,30 @@ class Lookup(NamedTuple):
     fresh_within: float | None = None
 
 
+class AskedIndex(Protocol):
+    """The index of a log, its own or that of a log which another process writes, as lookups ask it."""
+
+    @property
+    def index(self) -> Index:
+        """The index."""
+
+    @property
+    def node(self) -> str:
+        """The node whose log it is."""
+
+    @property
+    def ages(self) -> NodeAges:
+        """How fresh an answer is, of the log's node alone."""
+
+    def lag(self) -> MissingMessages | None:
+        """Return what the index lacks for long, None when nothing."""
+
+    def unindexed(self, lookup: Lookup) -> list[QueuePosition]:
+        """Return the places of matching messages that the index lacks."""
+
+
 def find_messages(
-    log_index: LogIndex | FollowedIndex, reads: LogReads, lookup: Lookup, limits: ReadLimits
+    log_index: AskedIndex, reads: LogReads, lookup: Lookup, limits: ReadLimits
 ) -> FoundMessages:
     """Return the messages, newest first, each read with `limits`.
 

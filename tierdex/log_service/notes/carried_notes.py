@@ -26,7 +26,7 @@ import google_crc32c
 
 from tierdex.errors import CorruptFileError, FloorError
 from tierdex.lifecycle.manifests.changes import carry_notes
-from tierdex.lifecycle.manifests.manifest import NOTES_KIND, FileRow
+from tierdex.lifecycle.manifests.file_row import NOTES_KIND, FileRow
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.whole_file import read_file, replace_file

@@ -25,7 +25,8 @@ from tierdex.seams import Seams
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.storage_layer.base import Store
 
 

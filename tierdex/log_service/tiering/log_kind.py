@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tierdex.compactor.components import always
 from tierdex.compactor.kind import Publication
@@ -35,9 +35,8 @@ from tierdex.compactor.rewrite import AppendingFile
 from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folders.transition import move_by_rename, retire, swap_in
-from tierdex.lifecycle.manifests.manifest import LOG_KIND, FileRef
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, FileRef
 from tierdex.log_service.files.log_file import BATCH_COUNT, BATCH_CRC, FORGETS
-from tierdex.log_service.files.log_row import make_log_row
 from tierdex.log_service.notes.carried_notes import carry, last_gone
 from tierdex.log_service.notes.published_note import FileContents, NotedFile, PublishedNote
 from tierdex.log_service.recovery.log_recovery import open_grouped, open_sealed, seal_notes
@@ -58,7 +57,9 @@ if TYPE_CHECKING:
     from tierdex.clock import Clock
     from tierdex.compactor.components import CompactorComponents
     from tierdex.ids import IdSource
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.index_service.index import Index
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import Closing, FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
@@ -68,13 +69,29 @@ if TYPE_CHECKING:
     from tierdex.log_service.files.kept_copies import KeptCopies
     from tierdex.log_service.files.log_file import GroupedLogFile
     from tierdex.log_service.files.tier import Tier
-    from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.log_service.notes.gone_messages import GoneRecord
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.seams import Seams
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+
+class IndexOfFiles(Protocol):
+    """The index beside the log, as the log's files need it."""
+
+    @property
+    def index(self) -> Index:
+        """The index, which is flushed before a sealed journal goes."""
+
+    def has_passed(self, handle: FileHandle) -> bool:
+        """Return whether every message of a file is in the index."""
+
+    def is_published(self, uuid: bytes) -> bool:
+        """Return whether a file of the log is published, as far as is known."""
+
+    def note_if_published(self, handle: FileHandle) -> None:
+        """Note durably how far the published index goes, before the file's local copy goes."""
 
 
 @dataclass
@@ -112,7 +129,7 @@ class LogKind:
         self._active = active
         self._committer = committer
         self._next_journal = next_journal
-        self.log_index: LogIndex | None = None
+        self.log_index: IndexOfFiles | None = None
         self.components: CompactorComponents | None = None  # of the publication; None: no store
         self.damaged: dict[bytes, str] = {}  # by uuid: files that stay as they are, and why
         self.on_published: Callable[[], None] = lambda: None  # one more file is read from the store
@@ -266,8 +283,9 @@ class LogKind:
         dates = {"begin_ms": handle.begin_ms, "sealed_at_ms": handle.sealed_at_ms or 0}
         before = self.note.end
         follows = None if before is None else before.uuid
-        row = make_log_row(handle.reader, object_key, dates, follows)
-        merged = (part.uuid for part in handle.reader.parts if part.uuid != handle.uuid)
+        reader: GroupedLogFile = handle.reader
+        row = reader.make_row(object_key, dates, follows)
+        merged = (part.uuid for part in reader.parts if part.uuid != handle.uuid)
         parts = tuple(FileRef(handle.node, uuid, handle.number) for uuid in merged)
         return replace(row, number=handle.number, topics=handle.topics, parts=parts), None
 

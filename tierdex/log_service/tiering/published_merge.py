@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tierdex.compactor.publish import upload_object
-from tierdex.lifecycle.manifests.manifest import FileRef
+from tierdex.lifecycle.manifests.file_row import FileRef
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.log_service.files.log_row import LogRowMore
 from tierdex.log_service.recovery.log_recovery import open_grouped
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.tiering.log_kind import LogKind
 

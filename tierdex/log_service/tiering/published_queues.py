@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tierdex.errors import CorruptFileError, FencedError, UnavailableError
-from tierdex.lifecycle.manifests.manifest import LOG_KIND
+from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.log_service.notes.carried_notes import (
     PUBLISHED,
     fetch_notes,
@@ -32,7 +32,8 @@ from tierdex.logfile.queue_ends import NO_QUEUES
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.log_service.files.tier import Tier
     from tierdex.seams import Seams

@@ -10,13 +10,13 @@ Depends on errors, header, queue_groups, shares and writer.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.logfile.grouped.queue_groups import QueueRows
-from tierdex.logfile.grouped.shares import join_shares
+from tierdex.logfile.grouped.shares import MergePlan, join_shares
 from tierdex.logfile.grouped.writer import GroupedSummary, GroupedWriter
 
 if TYPE_CHECKING:
@@ -37,15 +37,6 @@ class QueueGapError(CorruptFileError):
         """`source` is the place of the one that begins behind the gap."""
         super().__init__("files to merge", "a queue's offsets do not go on from file to file")
         self.source = source
-
-
-class MergePlan(NamedTuple):
-    """What comes together: the queues of the new file, and where each source has them."""
-
-    names: tuple[np.ndarray, np.ndarray]  # ends i8, bytes u1
-    queues: QueueRows
-    firsts: list[np.ndarray]  # a source: first message of each new queue there
-    counts: list[np.ndarray]  # a source: messages of each new queue there, 0 without any
 
 
 def write_grouped(

@@ -13,7 +13,7 @@ Depends on errors, layout and pages.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.logfile.grouped.file import GroupedFile
-    from tierdex.logfile.grouped.merge import MergePlan
+    from tierdex.logfile.grouped.queue_groups import QueueRows
     from tierdex.logfile.grouped.sources import GroupedSource
 
 _UUID_BYTES = 16
+
+
+class MergePlan(NamedTuple):
+    """What comes together: the queues of the new file, and where each source has them."""
+
+    names: tuple[np.ndarray, np.ndarray]  # ends i8, bytes u1
+    queues: QueueRows
+    firsts: list[np.ndarray]  # a source: first message of each new queue there
+    counts: list[np.ndarray]  # a source: messages of each new queue there, 0 without any
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ from tierdex.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.storage_layer.base import Store
 
 logger = logging.getLogger(__name__)

@@ -23,25 +23,19 @@ from tierdex.errors import IncompleteAnswerError
 from tierdex.ids import SystemIds
 from tierdex.index_service.answer_age import check_age_limit, oldest_ms
 from tierdex.index_service.view.node_ages import NodeAges
+from tierdex.lifecycle.manifests.file_row import LOG_KIND, NOTES_KIND, FilePlace, FileRow
 from tierdex.lifecycle.manifests.forgotten import (
     FORGOTTEN_NODE,
     NOTHING_FORGOTTEN,
     ForgottenEntries,
 )
-from tierdex.lifecycle.manifests.manifest import (
-    LOG_KIND,
-    NOTES_KIND,
-    FilePlace,
-    FileRow,
-    is_replaced,
-    replaced_by,
-    unexplained_drops,
-)
+from tierdex.lifecycle.manifests.manifest import is_replaced, replaced_by, unexplained_drops
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog, list_nodes
 from tierdex.lifecycle.manifests.standing import standings_of
 from tierdex.lifecycle.nodes.node_reading import (
     READING_ERRORS,
     NodeReading,
+    forgotten_in,
     read_node,
     refuse_absent,
 )
@@ -59,7 +53,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.indexfile.compacted.file import CompactedFile
-    from tierdex.lifecycle.manifests.manifest import FileRef, ManifestState, Retention
+    from tierdex.lifecycle.manifests.file_row import FileRef
+    from tierdex.lifecycle.manifests.manifest import ManifestState, Retention
     from tierdex.logfile.forgotten import ForgottenPlaces
     from tierdex.storage_layer.base import Store
 
@@ -228,7 +223,7 @@ def notes_of(state: ManifestState) -> list[ListedFile]:
 
 def read_forgotten(store: Store) -> ForgottenEntries:
     """Return what is forgotten now. Raises what the log raises."""
-    return ForgottenEntries.of([open_log(store, FORGOTTEN_NODE).load()])
+    return forgotten_in([open_log(store, FORGOTTEN_NODE).load()])
 
 
 def read_store(
@@ -265,7 +260,7 @@ def _read_nodes(
 def snapshot_of(states: Sequence[ManifestState], now_ms: int) -> Snapshot:
     """Return the files that these states list together, as of `now_ms`."""
     replaced = replaced_by(states)
-    forgotten = ForgottenEntries.of(states)
+    forgotten = forgotten_in(states)
     files = [
         ListedFile(
             state.node,

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tierdex.indexfile.compacted.file import CompactedFile
-    from tierdex.lifecycle.manifests.manifest import FileRow, ManifestState, Retention
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import ManifestState, Retention
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.pipeline.jobs.snapshot import ListedFile
     from tierdex.storage_layer.base import Store

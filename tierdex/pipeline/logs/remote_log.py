@@ -11,7 +11,7 @@ from tierdex.log_service.files.whole_object import open_grouped_tail
 from tierdex.pipeline.jobs.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.pipeline.jobs.job_store import StoreLink
     from tierdex.storage_layer.base import Store

@@ -25,13 +25,8 @@ from typing import TYPE_CHECKING, Any
 from tierdex.compactor.merge import plan_merge
 from tierdex.compactor.upload import Target
 from tierdex.errors import InvalidRequestError
-from tierdex.lifecycle.manifests.manifest import (
-    Change,
-    FileRow,
-    ManifestState,
-    NodeKind,
-    RemoveReason,
-)
+from tierdex.lifecycle.manifests.file_row import FileRow
+from tierdex.lifecycle.manifests.manifest import Change, ManifestState, NodeKind, RemoveReason
 from tierdex.lifecycle.manifests.row_codec import decode_row, encode_row
 from tierdex.lifecycle.nodes.expiry import expire_rows
 from tierdex.lifecycle.nodes.shared_node import SharedNode

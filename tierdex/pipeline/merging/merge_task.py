@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.compactor.upload import Target
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.storage_layer.base import Store
 
 

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tierdex.compactor.merged_file import kept_bytes
-from tierdex.lifecycle.manifests.manifest import HashRange
+from tierdex.lifecycle.manifests.file_row import HashRange
 from tierdex.lifecycle.retention import is_of_an_age
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from tierdex.lifecycle.manifests.manifest import FileRow, Retention
+    from tierdex.lifecycle.manifests.file_row import FileRow
+    from tierdex.lifecycle.manifests.manifest import Retention
     from tierdex.pipeline.jobs.snapshot import ListedFile
 
 DAY_MS: Final = 86_400_000

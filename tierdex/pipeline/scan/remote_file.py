@@ -29,7 +29,7 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.pipeline.jobs.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.pipeline.jobs.job_store import StoreLink
     from tierdex.storage_layer.base import Store
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.ids import IdSource
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.pipeline.sink.entry_form import EntryForm
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tierdex.lifecycle.manifests.manifest import FileRow
+    from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.pipeline.jobs.options import WriteOptions
     from tierdex.pipeline.sink.entry_form import EntryForm
 

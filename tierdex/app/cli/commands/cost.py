@@ -15,15 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tierdex.app.cli.inputs.opening import Target, opened_for_reading, parse_settings
-from tierdex.app.cli.inputs.stored_logs import stored_logs, stored_manifests
+from tierdex.app.cli.inputs.opening import (
+    Target,
+    opened_for_reading,
+    parse_settings,
+    stored_logs,
+    stored_manifests,
+)
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import Exit, tell_unread
 from tierdex.app.cli.terminal.options import Form
 from tierdex.app.cli.terminal.output import write_fields
 from tierdex.clock import SystemClock
 from tierdex.compactor.owner_sign import EARLY
-from tierdex.lifecycle.manifests.manifest import INDEX_KIND, LOG_KIND, NOTES_KIND
+from tierdex.lifecycle.manifests.file_row import INDEX_KIND, LOG_KIND, NOTES_KIND
 from tierdex.settings import load_settings
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER
 

@@ -13,8 +13,9 @@ from tierdex.app.cli.inputs.opening import (
     opened_for_reading,
     opened_log,
     parse_settings,
+    stored_logs,
+    stored_manifests,
 )
-from tierdex.app.cli.inputs.stored_logs import stored_logs, stored_manifests
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import Exit, tell_unread
 from tierdex.app.cli.terminal.options import Form

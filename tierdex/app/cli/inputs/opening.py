@@ -1,7 +1,7 @@
 """Opens the index or message log that a command works on: a data folder, a store, or a service.
 
-Depends on client, errors, index_service, lifecycle, log_service, pipeline, app.load, show, stored_logs,
-resolving and storage_layer.
+Depends on client, errors, index_service, lifecycle, log_service, pipeline, app.load, show, resolving and
+storage_layer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.index_service.file_info import FileInfo
 from tierdex.lifecycle.paths import LOG_FOLDER
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from tierdex.client.remote import Client
     from tierdex.index_service.answer import LostOffsets
+    from tierdex.lifecycle.nodes.node_reading import NodeReading
     from tierdex.log_service.message_log import MessageLog
     from tierdex.resolving.message_fetcher import MessageFetcher
     from tierdex.resolving.show_settings import ShowSettings
@@ -231,9 +233,46 @@ def opened_store(place: str | Path) -> Store:
     return StoreLink.of(place if "://" in str(place) else str(Path(place).absolute())).open()
 
 
+def stored_manifests(target: Target) -> list[NodeReading]:
+    """Return what the manifests say; nothing for a service, and while there is no node.
+
+    Nodes whose manifest cannot be read are left to who names them. Raises what listing the nodes raises.
+    """
+    if target.url is not None:
+        return []
+    from tierdex.pipeline.jobs.snapshot import read_store
+
+    try:
+        return read_store(opened_store(target.store_place))
+    except NotFoundError:
+        return []
+
+
+def stored_logs(readings: list[NodeReading], *, notes: bool = False) -> list[FileInfo]:
+    """Return the published log files, newest first; a service shows its own among its files.
+
+    With `notes` also what logs noted of themselves, as rows of that kind.
+    """
+    if not readings:
+        return []
+    from tierdex.pipeline.jobs.snapshot import log_files_of, notes_of
+
+    files = [file for reading in readings for file in log_files_of(reading.state, 0)]
+    if notes:
+        files += [file for reading in readings for file in notes_of(reading.state)]
+    files.sort(key=lambda file: (file.row.number, file.node), reverse=True)
+    return [
+        FileInfo(
+            file.file_id, "uploaded", row.begin_ms, row.min_time, row.max_time, row.item_count, 0,
+            row.bytes, file.node, row.sealed_at_ms, None, None, kind=row.kind,
+        )
+        for file in files
+        for row in (file.row,)
+    ]  # fmt: skip
+
+
 def stores_log(target: Target) -> bool:
     """Return whether exactly one node of the store has published a message log: that can be mounted."""
-    from tierdex.app.cli.inputs.stored_logs import stored_manifests
     from tierdex.pipeline.jobs.snapshot import log_files_of
 
     return sum(bool(log_files_of(each.state, 0)) for each in stored_manifests(target)) == 1
