@@ -56,7 +56,6 @@ class SettingKeywords(TypedDict, total=False):
     filter_bits: Literal[0, 8, 16]
     put_buffer_entries: int
     put_buffer_delay: float
-    stage_max_age: float
     append_timeout: float
     compact_interval: float
     backoff_max: float
@@ -82,6 +81,5 @@ class SettingKeywords(TypedDict, total=False):
     cost_per_gib_usd: float
     store_timeout: float
     store_attempts: int
-    store_pool: int
     store_checksum: Literal["when_supported", "when_required"]
     multipart_bytes: int

@@ -262,9 +262,6 @@ class Settings(EnvironmentSettings):
     put_buffer_delay: float = Field(
         0.005, gt=0, description="seconds after which gathered puts are written at the latest"
     )
-    stage_max_age: float = Field(
-        0.010, gt=0, description="seconds after which a message of a log is written at the latest"
-    )
     append_timeout: float = Field(
         30.0,
         gt=0,
@@ -338,7 +335,6 @@ class Settings(EnvironmentSettings):
     store_attempts: int = Field(
         4, ge=1, description="attempts of a store request, with pauses in between"
     )
-    store_pool: int = Field(16, ge=1, description="connections kept to the store")
     store_checksum: Literal["when_supported", "when_required"] = Field(
         "when_required", description="S3 checksum headers; older servers want `when_required`"
     )

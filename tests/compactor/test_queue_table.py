@@ -11,7 +11,6 @@ from tests.index_service.conftest import put
 from tierdex.compactor.queue_table import QueueEnds, QueueTables
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
-from tierdex.lifecycle.manifests.manifest import Change
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.faulty_store import Fault, FaultyStore
@@ -19,6 +18,12 @@ from tierdex.testing.faulty_store import Fault, FaultyStore
 TABLES = "/queues/"
 MANIFESTS = "/manifest/"
 FEW_BYTES = 1700
+
+
+def ends_of(mapping):
+    names = sorted({topic for topic, _ in mapping})
+    rows = [(names.index(topic), queue, end) for (topic, queue), end in sorted(mapping.items())]
+    return QueueEnds(names, np.array(rows, [("topic", "<i4"), ("queue_id", "<i4"), ("end", "<i8")]))
 
 
 def put_queues(index, *, topics, queues, first=0):
@@ -125,27 +130,11 @@ def test_tables_are_collected_when_a_newer_one_and_the_grace_time_are_there(
 def test_orphaned_table_is_collected(make_index, store, clock):
     index = make_index(store=store, node="local", grace_time=100.0)
     publish_one(index, 100)
-    QueueTables(store).write("local", 1, bytes(16), QueueEnds.of_mapping({("a", 0): 1}))
+    QueueTables(store).write("local", 1, bytes(16), ends_of({("a", 0): 1}))
     for _ in range(4):
         clock.advance(1000)
         index.run_compaction()
     assert keys_of(store, TABLES) == []
-
-
-def test_end_offsets_of_a_manifest_of_format_1_move_into_the_first_table(make_index, store, clock):
-    index = make_index(store=store)
-    publish_one(index, 100)
-    node = index._components.writing.compactor.components.claim.get()
-    node.commit(lambda state: Change(end_offsets={("old", 7): 700, ("orders", 0): 50}))
-    assert index.watermark("old", 7)["remote"] == 700
-    assert index.watermark("orders", 0)["remote"] == 110
-    publish_one(index, 200)
-    assert node.state.end_offsets == {}
-    assert index.watermark("old", 7)["remote"] == 700
-    index.close()
-    index = make_index(store=store)
-    assert index.watermark("old", 7)["remote"] == 700
-    assert index.watermark("orders", 0)["remote"] == 210
 
 
 def test_lost_table_is_an_error_never_a_lower_watermark(make_index, store, clock):
@@ -214,8 +203,8 @@ def test_opening_reads_no_more_of_the_store_for_more_queues(make_index, store):
 
 
 def test_ends_are_joined_by_the_greatest_and_read_back():
-    first = QueueEnds.of_mapping({("b", 0): 5, ("a", 7): 9})
-    second = QueueEnds.of_mapping({("a", 7): 3, ("c", 1): 1, ("b", 0): 6})
+    first = ends_of({("b", 0): 5, ("a", 7): 9})
+    second = ends_of({("a", 7): 3, ("c", 1): 1, ("b", 0): 6})
     joined = QueueEnds.join([first, second])
     store = MemoryStore()
     ref = QueueTables(store).write("n1", 1, bytes(16), joined)
@@ -231,7 +220,7 @@ def test_ends_are_joined_by_the_greatest_and_read_back():
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data + b"x", bytes.upper])
 def test_table_that_is_not_what_the_manifest_names_is_refused(damage):
     store = MemoryStore()
-    ref = QueueTables(store).write("n1", 1, bytes(16), QueueEnds.of_mapping({("a", 0): 1}))
+    ref = QueueTables(store).write("n1", 1, bytes(16), ends_of({("a", 0): 1}))
     store.put(ref.object_key, damage(store.get(ref.object_key)))
     with pytest.raises(CorruptFileError):
         QueueTables(store).read(ref)

@@ -13,8 +13,7 @@ from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.ids import SeededIds
-from tierdex.index_service.proof import OLD_FORMAT, Evidence, check_proof, make_proof
-from tierdex.index_service.requests.query import QueryValues, make_request
+from tierdex.index_service.proof import check_proof
 from tierdex.settings import load_settings
 from tierdex.storage_layer.memory import MemoryStore
 
@@ -283,21 +282,3 @@ def test_of_a_large_file_the_part_that_said_no_is_read_alone(large, key, said):
     forged = copy.deepcopy(proof)
     forged["files"][0]["sidecar_ranges"][0][2] = "sha256:" + 64 * "0"
     assert "the store shows other sidecar_ranges" in " ".join(check(store, resealed(forged)))
-
-
-@pytest.mark.parametrize("key", ["absent", "K7"])
-def test_proof_of_before_hash_groups_is_checked_as_it_was_made(large, key):
-    store, index, row = large
-    states = index._components.read_view.states()
-    request = make_request(load_settings(), QueryValues("orders", key))
-    old = make_proof(
-        Evidence(store, request, states, index._components.read_view.now_ms(), OLD_FORMAT),
-        request.asked(), [],
-    )  # fmt: skip
-    assert old["format"] == "tierdex-proof 1"
-    assert old["files"][0]["sidecar_digest"].startswith("sha256:")
-    assert check(store, old) == []
-    data = bytearray(store.get(row.object_key))
-    data[row.groups.position + 200] ^= 1
-    store.put(row.object_key, bytes(data))
-    assert check(store, old) != []

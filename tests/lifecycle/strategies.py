@@ -30,7 +30,6 @@ ref_tuples = st.lists(refs, max_size=2).map(tuple)
 hashes = st.integers(0, (1 << 64) - 1)
 hash_ranges = st.lists(hashes, min_size=2, max_size=2).map(lambda two: HashRange(*sorted(two)))
 tables = st.none() | st.builds(QueueTableRef, topics, uuids, counts, counts)
-offsets = st.dictionaries(st.tuples(topics, st.integers(0, 2**31 - 1)), counts, max_size=3)
 streams = st.dictionaries(topics, counts, max_size=2)
 bounds = st.dictionaries(uuids, counts, max_size=2)
 owners = st.builds(NodeOwner, nodes, uuids)
@@ -106,7 +105,6 @@ changes = st.builds(
     collected=st.none() | counts,
     rollback=st.none() | counts,
     retention=st.none() | retentions,
-    end_offsets=offsets,
     streams=streams,
     queue_table=tables,
     covers=st.lists(uuids, max_size=2).map(tuple),
@@ -142,7 +140,6 @@ def states(draw: st.DrawFn) -> ManifestState:
         dropped={d.uuid: d for d in draw(st.lists(dropped, max_size=2))},
         replaced=draw(st.frozensets(refs, max_size=2)),
         retention=draw(retentions),
-        end_offsets=draw(offsets),
         streams=draw(streams),
         queue_table=draw(tables),
         uncovered=frozenset(sorted(files)[: draw(st.integers(0, 2))]),

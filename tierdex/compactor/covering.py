@@ -35,15 +35,12 @@ _ROW_BYTES: Final = 16
 def table_if_it_pays(
     components: CompactorComponents, row: FileRow, reader: Sidecar
 ) -> TableDraft | None:
-    """Upload the next table, with the ends of the file `row`, when enough bytes were published since.
-
-    Also when the manifest still holds end offsets itself, as in format 1.
-    """
+    """Upload the next table, with the ends of the file `row`, when enough bytes were published since."""
     state = components.claim.get().state
     published = row.bytes + sum(state.files[uuid].bytes for uuid in state.uncovered)
     before = _SMALL if state.queue_table is None else max(_SMALL, state.queue_table.bytes)
     expected = before + _ROW_BYTES * len(reader.plan.queues)
-    if not state.end_offsets and expected * PAYS_FOR_A_TABLE > published:
+    if expected * PAYS_FOR_A_TABLE > published:
         return None
     return _draft(components, state, [QueueEnds.of_sidecar(reader)])
 
@@ -71,7 +68,7 @@ def _draft(
     again; then it is given up, since retention must end: the watermark is too low from there on, and
     a broker replays more, which is harmless.
     """
-    told = [QueueEnds.of_mapping(state.end_offsets), *more]
+    told = [*more]
     if state.queue_table is not None:
         told.insert(0, components.queue_tables.read(state.queue_table))
     covered = set(leaving)

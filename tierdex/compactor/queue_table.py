@@ -57,13 +57,6 @@ class QueueEnds:
         return cls(sidecar.dictionaries.strings(TOPIC_DICTIONARY), rows)
 
     @classmethod
-    def of_mapping(cls, ends: Mapping[tuple[str, int], int]) -> QueueEnds:
-        """Return what a manifest of format 1 said."""
-        numbers = {topic: number for number, topic in enumerate(sorted({t for t, _ in ends}))}
-        items = sorted((numbers[topic], queue_id, end) for (topic, queue_id), end in ends.items())
-        return cls(list(numbers), np.array(items, _ENDS))
-
-    @classmethod
     def join(cls, many: Iterable[QueueEnds]) -> QueueEnds:
         """Return the greatest end of each queue."""
         numbers: dict[str, int] = {}

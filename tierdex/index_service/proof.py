@@ -12,7 +12,7 @@ second party can look at, and it says so.
 
 The bytes that say no: of times and topics the manifest; of a filter the hash group of the key, and of a
 file without groups its sidecar, which is verified against the manifest's row (uuid, footer's checksum); of
-pages those that hold the hash. Proofs of format 1 took every sidecar whole, and are checked so.
+pages those that hold the hash.
 
 Depends on readers, requests, indexfile, lifecycle and errors.
 """
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 FORMAT: Final = "tierdex-proof 2"
-OLD_FORMAT: Final = "tierdex-proof 1"
 _AT_ONCE: Final = 8
 _STORE_SECOND_MS: Final = 1000  # a store may cut its times to whole seconds
 
@@ -71,7 +70,6 @@ class Evidence(NamedTuple):
     request: QueryRequest
     states: Mapping[str, ManifestState]
     time_ms: int
-    format: str = FORMAT
 
 
 def make_proof(
@@ -90,7 +88,7 @@ def make_proof(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         files = list(pool.map(lambda each: _line(evidence, each[0], each[1], forgotten), rows))
     content = {
-        "format": evidence.format,
+        "format": FORMAT,
         "asked": asked,
         "time_ms": evidence.time_ms,
         "nodes": [_node_line(evidence.store, state) for state in states.values()],
@@ -106,7 +104,7 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
 
     Raises InvalidRequestError for what is no proof.
     """
-    if not isinstance(proof, dict) or proof.get("format") not in (FORMAT, OLD_FORMAT):
+    if not isinstance(proof, dict) or proof.get("format") != FORMAT:
         raise InvalidRequestError(f"is not a proof: {FORMAT!r} is expected", field="proof")
     content = {name: value for name, value in proof.items() if name != "digest"}
     if proof.get("digest") != _digest_of(content):
@@ -127,7 +125,7 @@ def check_proof(store: Store, settings: Settings, proof: Any) -> list[str]:
     if store_ms is not None and time_ms > store_ms + _STORE_SECOND_MS:
         # By then retention hides what is shown now.
         problems.append("the proof is of a time that has not come")
-    evidence = Evidence(store, request, states, time_ms, proof["format"])
+    evidence = Evidence(store, request, states, time_ms)
     try:
         again = make_proof(evidence, proof["asked"], unpublished)
     except (TierdexError, OSError) as error:
@@ -163,7 +161,7 @@ def _line(
     hashes = row.hash_range
     if hashes is not None and not hashes.first <= request.key_hash <= hashes.last:
         return line | {"says_no": "hash range", "hash_range": list(hashes)}
-    open_file = _whole_sidecar if row.groups is None or evidence.format == OLD_FORMAT else _group
+    open_file = _whole_sidecar if row.groups is None else _group
     said, file = open_file(evidence, row)
     line |= said
     if file is None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.background import WorkerThread
 from tierdex.compactor.local_work import LocalWork
@@ -102,6 +102,8 @@ if TYPE_CHECKING:
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
+
+_STAGE_MAX_AGE_S: Final = 0.010  # after which a staged message is written at the latest
 
 logger = logging.getLogger(__name__)
 
@@ -418,7 +420,7 @@ class _OwnerOpening:
             options, seams, self._paths, table, self.numbers, next_journal,
             generation=generation, on_rolled=lambda: rolled(),
         )  # fmt: skip
-        committer = Committer(active, seams.clock, options.settings.stage_max_age)
+        committer = Committer(active, seams.clock, _STAGE_MAX_AGE_S)
         reads = LogReads(
             table, options.settings.node, lambda: components.missing, self.gone,
             self.tier.memory, lambda: self.tier.unknown(),

@@ -157,7 +157,6 @@ def _open_s3(
         endpoint_url=parameters.get("endpoint_url"),
         region=parameters.get("region"),
         timeout_s=settings.store_timeout,
-        pool=settings.store_pool,
         checksum=settings.store_checksum,
         credentials=credentials,
     )

@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,7 @@ from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.manifests.live_record import LiveRecord, pack_live
 from tierdex.lifecycle.manifests.manifest import Change, Hint, NodeKind, RemoveReason, Tombstone
 from tierdex.lifecycle.manifests.manifest_log import Draft
-from tierdex.lifecycle.topic_set import listed_topics, topic_set
+from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.storage_layer.base import StoredObject
 from tierdex.storage_layer.memory import MemoryStore
 
@@ -279,21 +278,9 @@ def test_row_is_decoded_back(row):
     assert row_codec.decode_row(row_codec.encode_row(row)) == row
 
 
-GOLDEN_FORMAT_1 = Path(__file__).parents[2] / "data" / "v1_manifest"
-
-
-def test_format_1_is_read_with_what_it_said_of_topics_and_queues():
-    found = decode(GOLDEN_FORMAT_1.read_bytes(), number=3)
-    listed, added = make_row(1, topics=topic_set(["orders", "payments"])), make_row(2, topics=None)
-    assert found.change.add == (added,)
-    assert found.change.end_offsets == {("orders", 0): 200}
-    state = found.checkpoint
-    assert set(state.files.values()) == {listed, added}
-    assert state.end_offsets == {("orders", 0): 200, ("payments", 3): 70}
-    assert (state.queue_table, state.uncovered) == (None, frozenset())
-
-
-def test_what_programs_of_format_1_would_misread_is_refused_by_them(encoded):
+def test_commit_of_a_format_that_no_release_wrote_is_refused(encoded):
+    with pytest.raises(UnsupportedFormatError, match="format 1"):
+        decode(codec._frame(b"commit", {}, 1))
     assert encoded.startswith(b"tierdex-manifest 2 commit ")
 
 

@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import google_crc32c
 import pytest
 
 from tests.lifecycle.rows import KnobStore, make_log, make_row, make_uuid
@@ -386,18 +385,6 @@ def test_lost_newest_commit_is_damage_not_the_end(store, count):
 def test_every_number_lost_is_damage_not_a_node_that_nobody_wrote(store):
     log = filled(store, 19)
     lose(log, *range(1, 20))
-    with pytest.raises(LostManifestError):
-        make_log(store).load()
-
-
-def test_lost_end_is_damage_also_when_a_hint_of_an_older_program_tells_it(store):
-    log = filled(store, 16)
-    lose(log, 16)
-    for key in (log.paths.hint,):
-        body = b'{"node":"n1","checkpoint":16}'
-        head = b"tierdex-manifest 1 hint %d " % len(body)
-        crc = google_crc32c.extend(google_crc32c.value(head), body)
-        store.put(key, head + b"%08x\n" % crc + body)
     with pytest.raises(LostManifestError):
         make_log(store).load()
 

@@ -43,7 +43,7 @@ class PublishedEnds:
 
     def _of(self, node: str, topic: str, queue_id: int) -> int | None:
         state = self._manifests.state_of(node)
-        ends = [state.end_offsets.get((topic, queue_id))]
+        ends: list[int | None] = []
         if state.queue_table is not None:
             ends.append(self._tables.read(state.queue_table).of(topic, queue_id))
         for uuid in state.uncovered:

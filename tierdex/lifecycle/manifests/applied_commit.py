@@ -77,11 +77,6 @@ def apply(state: ManifestState, commit: Commit) -> ManifestState:
         retention=state.retention if change.retention is None else change.retention,
         queue_table=change.queue_table or state.queue_table,
         uncovered=_uncovered(state, files, added, change),
-        end_offsets=(
-            _highest(state.end_offsets, change.end_offsets)
-            if change.queue_table is None
-            else NOTHING
-        ),
         streams=_highest(state.streams, change.streams),
         published_through=_published_through(state, commit),
         outstanding=_outstanding(state, change),

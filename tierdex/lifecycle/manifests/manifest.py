@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifests.forgotten import Forgetting
     from tierdex.lifecycle.manifests.live_record import LiveRecord
 
-    OldEnds = Mapping[tuple[str, int], int]  # (topic, queue id) -> end offset
-
 NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -136,7 +134,6 @@ class Change:
     retention: Retention | None = None
     queue_table: QueueTableRef | None = None
     covers: tuple[Uuid, ...] = ()  # listed files whose ends the newest queue table holds
-    end_offsets: OldEnds = field(default_factory=_nothing)  # format 1 only
     streams: Mapping[str, int] = field(default_factory=_nothing)  # query id -> last batch id
     outstanding: Mapping[Uuid, int] | None = None  # in place of the state's, see there
     retires: bool = False  # the operator gives up what the node's owners have not published
@@ -224,7 +221,6 @@ class ManifestState:
     retention: Retention = Retention()
     queue_table: QueueTableRef | None = None
     uncovered: frozenset[Uuid] = frozenset()  # listed files that tell more than the queue table
-    end_offsets: OldEnds = field(default_factory=_nothing)  # format 1: until the first queue table
     streams: Mapping[str, int] = field(default_factory=_nothing)
     published_through: int | None = None  # of the owner, with its newest commit; None: never said
     # Owners of before whose folder did not come back -> until when all that they acknowledged is published.

@@ -18,9 +18,6 @@ A commit without a checkpoint repeats those before it, back to the newest checkp
 opening then reads few objects (decision 0110). `repeats` adds nothing to what
 they say: programs that do not know it read them one by one.
 
-Format 1 listed topics by name, in rows and for the node as a whole, and the end offset of every queue;
-it is read, and never written. Its end offsets stay until the first queue table holds them.
-
 JSON and not a binary form: when a bucket is broken, `cat` and `jq` must do.
 
 Integers are exact over int64 (and read back as Python ints); uuids are hex.
@@ -71,7 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 MAGIC: Final = b"tierdex-manifest"
-FORMAT_VERSION: Final = 3  # the highest of commits; tombstones and hints are as they were in 1
+FORMAT_VERSION: Final = 3  # the highest of commits; tombstones and hints are of format 1
 _PLAIN_VERSION: Final = 2  # of a commit that means no more than programs of format 2 know
 _HEADER_BYTES_MAX: Final = 128
 REPEATED_BYTES_MAX: Final = 32 * 1024  # of earlier commits in one commit
@@ -132,6 +129,8 @@ def decode_manifest(data: bytes, *, key: str, node: str, number: int) -> Commit 
     Raises CorruptFileError (UnsupportedFormatError for a newer version) naming `key`.
     """
     what, packed, version = _unframe(data, key)
+    if what == b"commit" and version < _PLAIN_VERSION:
+        raise UnsupportedFormatError(key, f"a commit of format {version}: no release wrote it")
     try:
         found = _UNPACK[what](packed)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -152,7 +151,7 @@ def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
     if what != b"hint" or not isinstance(packed, dict) or packed.get("node") != node:
         raise CorruptFileError(key, "not this node's hint")
     checkpoint = packed.get("checkpoint")
-    number = packed.get("number", checkpoint)  # absent in what an older program wrote
+    number = packed.get("number")
     if type(checkpoint) is not int or type(number) is not int or not 0 <= checkpoint <= number:
         raise CorruptFileError(key, "the hint names no numbers")
     live = packed.get("live")
@@ -231,7 +230,6 @@ def _pack_change(change: Change) -> dict[str, Any]:
         "retention": None if change.retention is None else _pack_retention(change.retention),
         "queue_table": _pack_table(change.queue_table),
         "covers": [uuid.hex() for uuid in change.covers],
-        "end_offsets": _pack_offsets(change.end_offsets),
         "streams": dict(change.streams),
         "adopts": [[each.node, each.owner.hex()] for each in change.adopts],
         "retires": change.retires or None,
@@ -273,7 +271,6 @@ def _pack_state(state: ManifestState) -> dict[str, Any]:
         "retention": _pack_retention(state.retention),
         "queue_table": _pack_table(state.queue_table),
         "uncovered": sorted(uuid.hex() for uuid in state.uncovered),
-        "end_offsets": _pack_offsets(state.end_offsets),
         "streams": dict(state.streams),
     } | _without_defaults(
         {
@@ -298,13 +295,6 @@ def _pack_retention(retention: Retention) -> dict[str, Any]:
 
 def _pack_table(table: QueueTableRef | None) -> list[Any] | None:
     return None if table is None else [table.object_key, table.uuid.hex(), table.bytes, table.crc]
-
-
-def _pack_offsets(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
-    packed: dict[str, dict[str, int]] = {}
-    for (topic, queue_id), end in offsets.items():
-        packed.setdefault(topic, {})[str(queue_id)] = end
-    return packed
 
 
 # -- unpacking: any exception here means that the JSON is not ours ------------------------------
@@ -352,7 +342,6 @@ def _unpack_change(packed: dict[str, Any]) -> Change:
         retention=None if retention is None else _unpack_retention(retention),
         queue_table=_unpack_table(packed.get("queue_table")),
         covers=tuple(map(to_uuid, packed.get("covers", ()))),
-        end_offsets=_unpack_offsets(packed.get("end_offsets", {})),
         streams=_unpack_streams(packed.get("streams", {})),
         outstanding=_unpack_outstanding(packed.get("outstanding")),
         retires=to_truth(packed.get("retires", False)),
@@ -393,7 +382,6 @@ def _unpack_state(packed: dict[str, Any]) -> ManifestState:
         retention=_unpack_retention(packed["retention"]),
         queue_table=_unpack_table(packed.get("queue_table")),
         uncovered=frozenset(map(to_uuid, packed.get("uncovered", ()))),
-        end_offsets=_unpack_offsets(packed["end_offsets"]),
         streams=_unpack_streams(packed["streams"]),
         published_through=to_optional_count(packed.get("published_through")),
         outstanding=_unpack_outstanding(packed.get("outstanding")) or NOTHING,
@@ -428,16 +416,6 @@ def _unpack_table(packed: list[Any] | None) -> QueueTableRef | None:
         return None
     key, uuid, size, crc = packed
     return QueueTableRef(to_text(key), to_uuid(uuid), to_count(size), to_count(crc))
-
-
-def _unpack_offsets(packed: dict[str, dict[str, Any]]) -> Mapping[tuple[str, int], int]:
-    return frozen(
-        {
-            (topic, int(queue_id)): to_integer(end)
-            for topic, queues in packed.items()
-            for queue_id, end in queues.items()
-        }
-    )
 
 
 def _unpack_streams(packed: dict[str, Any]) -> Mapping[str, int]:

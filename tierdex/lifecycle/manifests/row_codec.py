@@ -1,7 +1,6 @@
 """The rows of a manifest as JSON; a default value is absent.
 
 The pieces of one run have the same parts, which the first of them spells out; the others name it (`run`).
-A row of format 1 lists its topics by name, where one of today has a set of hashes.
 
 Depends on file_row, packed_values, topic_set and orjson. Of any exception in unpacking a caller makes the
 error of its object: the JSON is not ours then.
@@ -28,7 +27,7 @@ from tierdex.lifecycle.manifests.packed_values import (
     to_text,
     to_uuid,
 )
-from tierdex.lifecycle.topic_set import decode_topics, encode_topics, topic_set
+from tierdex.lifecycle.topic_set import decode_topics, encode_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -114,7 +113,6 @@ def _pack_row(row: FileRow) -> dict[str, Any]:
 
 
 def _unpack_row(packed: dict[str, Any]) -> FileRow:
-    topics = packed["topics"]
     row = FileRow(
         uuid=to_uuid(packed["uuid"]),
         number=to_count(packed["number"]),
@@ -128,8 +126,7 @@ def _unpack_row(packed: dict[str, Any]) -> FileRow:
         sealed_at_ms=to_integer(packed["sealed"]),
         sidecar_position=to_count(packed["sidecar"]),
         tail_crc=to_count(packed["crc"]),
-        # Format 1 listed the names.
-        topics=topic_set(topics) if isinstance(topics, list) else decode_topics(topics),
+        topics=decode_topics(packed["topics"]),
         schema=intern(to_text(packed["schema"])),  # all files of a node have one or two
         tells=bool(packed.get("tells", False)),
         replaces=to_refs(packed.get("replaces", ())),

@@ -30,7 +30,7 @@ class LogRowMore(NamedTuple):
 
     generation: int
     end: Predecessor
-    sizes: FileSizes | None  # None: of a program of before, the file itself says so
+    sizes: FileSizes
     follows: bytes | None = None  # last journal of the file published before; None: not known
 
     def encode(self) -> str:
@@ -49,11 +49,11 @@ class LogRowMore(NamedTuple):
             found = json.loads(row.schema)
             uuid, count, crc = found["end"]
             end = Predecessor(bytes.fromhex(uuid), int(count), int(crc))
-            sizes, follows = found.get("sizes"), found.get("follows")
+            sizes, follows = FileSizes(*map(int, found["sizes"])), found.get("follows")
             return cls(
                 int(found["generation"]),
                 end,
-                None if sizes is None else FileSizes(*map(int, sizes)),
+                sizes,
                 None if follows is None else bytes.fromhex(follows),
             )
         except (ValueError, KeyError, TypeError) as error:

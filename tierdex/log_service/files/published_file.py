@@ -124,7 +124,7 @@ class PublishedLogFile(GroupedLogFile):
 
     @property
     def sizes(self) -> FileSizes:
-        return self._more.sizes or super().sizes
+        return self._more.sizes
 
     def _pages_of(
         self, topic: bytes, queue_id: int, place: QueuePlace | None, reading: Reading
