@@ -152,8 +152,8 @@ def append_calls(log: MessageLog) -> Calls:
     def append(body: Any = b"y" * 100, **given: Any) -> Callable[[], Any]:
         return lambda: log.append(body=body, **{**at, **given})
 
-    log.append(**{**at, "topic": "g", "durability": "os"}, body=b"y" * 100, key="one")
-    log.get("g", key="one")
+    log.append(**{**at, "topic": "g", "durability": "disk"}, body=b"y" * 100, key="one")
+    assert len(log.get("g", key="one")) == 1
     headers = [("a", b"1"), ("b", b"2")]
     return {
         'keys=["k"]': (append(keys=["k"]), None),

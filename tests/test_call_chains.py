@@ -9,7 +9,7 @@ import pytest
 
 from tools.call_chains import read_chains, spelled_chains, spellings
 
-MOST_MODULES, MOST_ENTRIES = 423, 876  # of all chains together: lower them, never raise them
+MOST_MODULES, MOST_ENTRIES = 409, 770  # of all chains together: lower them, never raise them
 CALLER_OF_PUT = {"index"}
 CALLER_OF_APPEND = {
     "message_log", "checked_appends", "single_appends",

@@ -50,6 +50,7 @@ class CheckedReads:
         self._policy = components.options.settings.read_policy
         self._refreshed_at = self._clock.monotonic()
         self._collected: _Collected | None = None
+        self._limits_of_one: dict[tuple[str, str | None], ReadLimits] = {}  # that are legal
 
     def check(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int, visible: str,
@@ -85,7 +86,13 @@ class CheckedReads:
 
     def limits_of_one(self, visible: str, policy: str | None) -> ReadLimits:
         """Return the limits of a read of one message, however large. Raises InvalidRequestError."""
-        return self.check_limits(1, _BYTES_MOST, visible, policy=policy)
+        known = None
+        if isinstance(visible, str) and (policy is None or isinstance(policy, str)):
+            known = self._limits_of_one.get((visible, policy))
+        if known is None:
+            known = self.check_limits(1, _BYTES_MOST, visible, policy=policy)
+            self._limits_of_one[visible, policy] = known
+        return known
 
     def begin(self, topic: str, queue_id: int) -> int:
         """Return where a queue begins. Raises InvalidRequestError, and as `LogReads.begin`."""

@@ -508,7 +508,11 @@ class MessageLog(OperatedLog):
 
         first, last = optional_ms(begin, "begin"), optional_ms(end, "end", is_end=True)
         lookup = Lookup(topic, key, message_id, first, last, max_count, cursor, fresh_within)
-        found: FoundMessages = find_messages(log_index, self._components.reads, lookup, limits)
+        components = self._components
+        is_own = components.follower is None and not components.missing
+        found: FoundMessages = find_messages(
+            log_index, components.reads, lookup, limits, components.tail_reads if is_own else None
+        )
         if not hints or len(found) or cursor is not None:
             return found
         from tierdex.index_service.hints import find_hints

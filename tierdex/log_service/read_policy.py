@@ -13,7 +13,7 @@ Depends on errors only.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
@@ -57,8 +57,13 @@ class ReadExplain:
     requests: int = 0
 
     def add(self, other: ReadExplain) -> None:
-        for name, value in asdict(other).items():
-            setattr(self, name, getattr(self, name) + value)
+        self.memory += other.memory
+        self.arena += other.arena
+        self.disk += other.disk
+        self.kept_copy += other.kept_copy
+        self.read_ahead += other.read_ahead
+        self.store += other.store
+        self.requests += other.requests
 
 
 READ_SOURCES: Final = tuple(each.name for each in fields(ReadExplain) if each.name != "requests")

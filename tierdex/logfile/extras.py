@@ -43,6 +43,9 @@ class Extra:
 
 NO_EXTRA = Extra()
 _ITEM = layout.EXTRA_ITEM_BYTES
+# As plain numbers: a member of an enum takes several times as long to compare.
+_MESSAGE_ID, _KEY, _HEADER, _DELIVER_AT, _TARGET_TAG = (tag.value for tag in ExtraTag)
+_ONCE = frozenset((_MESSAGE_ID, _DELIVER_AT, _TARGET_TAG))
 _TIME = np.dtype("<i8")
 _HEAD, _TARGET = layout.EXTRA_STRUCT, layout.TARGET_STRUCT
 _DELIVER_AT_HEAD = _HEAD.pack(ExtraTag.DELIVER_AT, 0, _TIME.itemsize)
@@ -122,25 +125,24 @@ def decode_extra(data: bytes) -> Extra:
     while position < len(data):
         if position + _ITEM > len(data):
             raise ValueError("an item of an extra is cut")
-        head = np.frombuffer(data[position : position + _ITEM], layout.EXTRA)[0]
-        tag, name_bytes, value_bytes = (int(value) for value in head.item())
+        tag, name_bytes, value_bytes = layout.EXTRA_STRUCT.unpack_from(data, position)
         begin = position + _ITEM + name_bytes
         position = begin + value_bytes
-        once = tag in {ExtraTag.MESSAGE_ID, ExtraTag.DELIVER_AT, ExtraTag.TARGET}
+        once = tag in _ONCE
         if position > len(data) or tag < last + (once and tag == last):
             raise ValueError("an item of an extra is cut or out of order")
-        if name_bytes and tag != ExtraTag.HEADER:
+        if name_bytes and tag != _HEADER:
             raise ValueError("an item that is no header has a name")
         name, value = data[begin - name_bytes : begin], data[begin:position]
-        if tag == ExtraTag.MESSAGE_ID:
+        if tag == _MESSAGE_ID:
             message_id = value.decode()
-        elif tag == ExtraTag.KEY:
+        elif tag == _KEY:
             keys.append(value.decode())
-        elif tag == ExtraTag.HEADER:
+        elif tag == _HEADER:
             headers.append((name.decode(), value))
-        elif tag == ExtraTag.DELIVER_AT and len(value) == _TIME.itemsize:
+        elif tag == _DELIVER_AT and len(value) == _TIME.itemsize:
             deliver_at = int(np.frombuffer(value, _TIME)[0])
-        elif tag == ExtraTag.TARGET:
+        elif tag == _TARGET_TAG:
             target = _target(value)
         else:
             raise ValueError(f"an extra has an item of unknown tag {tag}")

@@ -6,7 +6,6 @@ Depends on fileparts, layout and extras.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -124,12 +123,13 @@ class MessageBatch:
     def __iter__(self) -> Iterator[Message]:
         if not self._count:
             return
-        data, begins = np.frombuffer(self._memory, np.uint8).data, self._begins
-        parts = (
-            data[begin:end] for begin, end in pairwise((*begins, begins[-1] + self._extra_bytes))
-        )
-        times, body_ends, extra_ends = (next(parts).cast("q").tolist() for _ in range(3))
-        flags, bodies, extras = (part.tobytes() for part in parts)
+        data = np.frombuffer(self._memory, np.uint8).data
+        _, body_at, extra_at, flag_at, bodies_at, extras_at = self._begins
+        times = data[:body_at].cast("q")
+        body_ends, extra_ends = data[body_at:extra_at].cast("q"), data[extra_at:flag_at].cast("q")
+        flags = data[flag_at:bodies_at]
+        bodies = data[bodies_at:extras_at].tobytes()
+        extras = data[extras_at : extras_at + self._extra_bytes].tobytes()
         for i in range(self._count):
             extra = extras[extra_ends[i] : extra_ends[i + 1]]
             yield Message(

@@ -10,17 +10,18 @@ The log leads: an entry is put only once its message is written. An index batch 
 one is a prefix of the other. Many small commits become one batch. What the index cannot take waits here and
 pins nothing else: appends go on.
 
-Depends on disk_errors, errors, key_walk and lifecycle.
+Depends on disk_errors, errors, key_walk, lifecycle and log_file.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.disk_errors import disk_error
 from tierdex.errors import TierdexError, UnavailableError
+from tierdex.log_service.files.log_file import LiveFile
 from tierdex.log_service.keys.key_walk import KeyWalk
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.table.file_handle import FileHandle
-    from tierdex.lifecycle.table.file_table import FileTable
+    from tierdex.lifecycle.table.file_table import FileList, FileTable
     from tierdex.log_service.keys.key_walk import KeyedPiece
 
     Put = Callable[[list[ItemColumns], Source], None]
@@ -57,9 +58,13 @@ class Dispatcher:
         self._walk: KeyWalk | None = None
         self._number = -1  # of the file that is walked
         self._waiting: KeyedPiece | None = None  # what the index did not take
+        self._caught: _Caught | None = None  # once all was gone over
 
     def catch_up(self) -> None:
         """Put everything that is written now. Raises UnavailableError, CorruptFileError: some is not."""
+        caught = self._caught
+        if caught is not None and caught.is_all(self._table):
+            return
         with self._lock:
             try:
                 self._catch_up()
@@ -86,6 +91,7 @@ class Dispatcher:
     # -- private ------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
+        self._caught, last, end = None, None, -1
         with self._table.snapshot() as snapshot:
             begin = (max(self._number, self._behind + 1), "")
             behind = snapshot.file_list.iterate(begin)  # oldest first, published ones as well
@@ -99,7 +105,11 @@ class Dispatcher:
                     continue  # before the first that was entered
                 if handle.number > self._number:
                     self._enter(handle, None)  # the one before is complete: a newer one was there
+                last = handle.reader
+                end = last.journal.published if isinstance(last, LiveFile) else -1
                 self._take(handle)
+            if isinstance(last, LiveFile):
+                self._caught = _Caught(snapshot.file_list, last, end)
 
     def _first(self, files: list[FileHandle]) -> FileHandle:
         """Return the file where the index goes on: the one that it knows, or the oldest."""
@@ -129,6 +139,18 @@ class Dispatcher:
             self._waiting = piece
             self._put(*piece)
             self._waiting = None
+
+
+class _Caught(NamedTuple):
+    """What was gone over: all files of a list, and of the one that grows all up to a byte."""
+
+    files: FileList
+    growing: LiveFile
+    end: int
+
+    def is_all(self, table: FileTable) -> bool:
+        """Return whether nothing was written since."""
+        return table.version.files is self.files and self.growing.journal.published == self.end
 
 
 def _part_of(handle: FileHandle, uuid: bytes) -> Predecessor | None:

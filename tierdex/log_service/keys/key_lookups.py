@@ -6,7 +6,7 @@
     pages   entries newest first -> their messages, all of one page from the same files
     keep    a message that carries the very key (an index knows hashes), and has the level asked for
 
-Depends on answer, read_policy and reads.
+Depends on answer, levels, read_policy, reads and tail_reads.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tierdex.log_service.answer import ExpiredMessage, FoundMessages, Message, MissingMessages
+from tierdex.log_service.levels import Level
 from tierdex.log_service.read.reads import QueuePosition
 from tierdex.log_service.read_policy import ReadExplain
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.read.reads import LogReads, ReadLimits
+    from tierdex.log_service.read.tail_reads import TailReads
 
 
 class Lookup(NamedTuple):
@@ -63,9 +65,13 @@ class AskedIndex(Protocol):
 
 
 def find_messages(
-    log_index: AskedIndex, reads: LogReads, lookup: Lookup, limits: ReadLimits
+    log_index: AskedIndex,
+    reads: LogReads,
+    lookup: Lookup,
+    limits: ReadLimits,
+    tail: TailReads | None = None,
 ) -> FoundMessages:
-    """Return the messages, newest first, each read with `limits`.
+    """Return the messages, newest first, each read with `limits`, by `tail` where it can.
 
     Raises InvalidRequestError and what the index raises.
     """
@@ -91,14 +97,14 @@ def find_messages(
             is_first = False
             places = list(dict.fromkeys(log_index.unindexed(lookup)))  # a file may be walked again
             unindexed = set(places)
-            for one in reads.read_many(places, limits):
+            for one in reads.read_many(places, limits) if places else ():
                 explain.add(one.explain)
                 newest += [each for each in _messages_of(one, missing) if _is_it(each, lookup)]
         others = [each for each in answer.missing if _is_other(each.file, log_index.node)]
         missing += [MissingMessages(*each) for each in answer.missing if each not in others]
         own = [_place(entry) for entry in answer.entries if entry.node == log_index.node]
         indexed = [place for place in own if place not in unindexed]
-        for place, one in zip(indexed, reads.read_many(indexed, limits), strict=True):
+        for place, one in zip(indexed, _read(indexed, reads, limits, tail), strict=True):
             explain.add(one.explain)
             if place.offset < one.begin_offset:
                 expired.append(ExpiredMessage(*place))
@@ -116,6 +122,20 @@ def find_messages(
                 ages.as_of(),
                 ages.unasked(),
             )
+
+
+def _read(
+    places: list[QueuePosition], reads: LogReads, limits: ReadLimits, tail: TailReads | None
+) -> Sequence[ReadAnswer]:
+    """Read the message at each place: in the journal that grows by one call of a kernel each."""
+    if tail is None or limits.level is Level.REMOTE:
+        return reads.read_many(places, limits)
+    found: list[ReadAnswer | None] = [
+        tail.read(*place, limits.max_count, limits.max_bytes, limits.level) for place in places
+    ]
+    others = [place for place, one in zip(places, found, strict=True) if one is None]
+    rest = iter(reads.read_many(others, limits) if others else ())
+    return [next(rest) if one is None else one for one in found]
 
 
 def _is_other(missing: str, node: str) -> bool:

@@ -23,6 +23,7 @@ from tierdex.errors import FencedError, TierdexError, UnavailableError
 from tierdex.index_service.index import Index
 from tierdex.index_service.opening.claiming import Claiming
 from tierdex.index_service.opening.open import open_components
+from tierdex.index_service.view.node_ages import NodeAges
 from tierdex.indexfile.source import Source
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.keys.dispatcher import Dispatcher
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.opening.components import Components
     from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.manifest_follower import ManifestFollower
-    from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.shelf import Shelf
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.lifecycle.file_number import NextNumber
@@ -109,6 +109,7 @@ class LogIndex:
         self._claiming = claiming
         self._lock = threading.Lock()  # held while the index is opened anew
         self._is_stale = False
+        self._ages: tuple[NodeAges | None, NodeAges] = (None, NodeAges())
         self._manifests: ManifestFollower
         self._open()
         self._claiming = Claiming()  # what the caller permitted was for the opening
@@ -152,7 +153,12 @@ class LogIndex:
     @property
     def ages(self) -> NodeAges:
         """What is known of the log's node now: it is ours, as of the last reading of its manifest."""
-        return self._read_view.ages.of_node(self.node)
+        all_ages, own = self._ages
+        if self._read_view.ages is not all_ages:
+            all_ages = self._read_view.ages
+            own = all_ages.of_node(self.node)
+            self._ages = all_ages, own
+        return own
 
     def unindexed(self, lookup: Lookup) -> list[QueuePosition]:
         """Return where messages lie that the index has not got: nowhere, it was brought up to date."""
