@@ -160,8 +160,8 @@ def _read_lines(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
     from tierdex.settings import load_settings
 
     lines = _bytes_of(path)
-    columns = read_message_lines(lines, load_settings(**settings), SystemClock().now_ms()).columns
-    return dict(columns)
+    messages = read_message_lines(lines, load_settings(**settings), SystemClock().now_ms())
+    return dict(messages.batch)
 
 
 def read(

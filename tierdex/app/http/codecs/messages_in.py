@@ -11,7 +11,7 @@ Depends on numpy, pyarrow, arrow_stream, http, log_service, times and value_rule
 from __future__ import annotations
 
 import binascii
-import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
@@ -49,7 +49,6 @@ _KINDS = {
     "message_id": _TEXTS,
     "headers": (pa.list_(_HEADER), pa.large_list(_HEADER)),
 }
-_OF_ROW = re.compile(r"^messages\[\d+\]")
 
 
 class MessageColumns(NamedTuple):
@@ -58,63 +57,70 @@ class MessageColumns(NamedTuple):
     row_count: int
     columns: Mapping[str, Any]
 
+    @property
+    def batch(self) -> Mapping[str, Any]:
+        """The arguments of `append_batch`."""
+        return self.columns
+
+    def append_nowait(
+        self, log: MessageLog, durability: Durability, expect_offset: int | None
+    ) -> PendingBatch:
+        """Stage all messages, or none. Raises what `append_batch_nowait` raises."""
+        if expect_offset is not None:
+            raise InvalidRequestError(
+                "is for a JSON or ndjson body of one message", field="expect_offset"
+            )
+        return log.append_batch_nowait(**self.columns, durability=durability)
+
+
+@dataclass(frozen=True, slots=True)
+class OneMessage:
+    """The one message of a JSON or ndjson body, by the names of the arguments of `append`."""
+
+    columns: Mapping[str, Any]
+    row_count = 1
+
+    @property
+    def batch(self) -> Mapping[str, Any]:
+        """The arguments of `append_batch`."""
+        return {name: [value] for name, value in self.columns.items() if value is not None}
+
     def append_at_once(
         self, log: MessageLog, durability: Durability, expect_offset: int | None
     ) -> PendingBatch | None:
-        """Stage one message where memory alone does it: for the event loop. None: use a thread."""
-        if not self._is_one or "deliver_at" in self.columns:
+        """Stage the message where memory alone does it: for the event loop. None: use a thread."""
+        if self.columns.get("deliver_at") is not None:
             return None
-        pending = log.append_at_once(
-            **self._one(), durability=durability, expect_offset=expect_offset
-        )
+        given = {name: value for name, value in self.columns.items() if name != "deliver_at"}
+        pending = log.append_at_once(**given, durability=durability, expect_offset=expect_offset)
         return None if pending is None else _batch_of(pending)
 
     def append_nowait(
         self, log: MessageLog, durability: Durability, expect_offset: int | None
     ) -> PendingBatch:
-        """Stage all messages, or none. Raises what `append_batch_nowait` raises.
-
-        `expect_offset` is for one message.
-        """
-        if not self._is_one:
-            if expect_offset is not None:
-                raise InvalidRequestError(
-                    "is for a JSON or ndjson body of one message", field="expect_offset"
-                )
-            return log.append_batch_nowait(**self.columns, durability=durability)
+        """Stage the message. Raises what `append_nowait` raises."""
         try:
             return _batch_of(
-                log.append_nowait(**self._one(), durability=durability, expect_offset=expect_offset)
+                log.append_nowait(
+                    **self.columns, durability=durability, expect_offset=expect_offset
+                )
             )
         except InvalidRequestError as error:
-            if error.field and error.field != "expect_offset" and not _OF_ROW.match(error.field):
+            if (error.field or "").partition("[")[0] in {*_REQUIRED, *_OPTIONAL}:
                 raise type(error)(error.detail, field=f"messages[0].{error.field}") from error
             raise
-
-    @property
-    def _is_one(self) -> bool:
-        """Whether this is one message, its values Python's own: a batch of Arrow stays one."""
-        return self.row_count == 1 and isinstance(self.columns["body"], list)
-
-    def _one(self) -> dict[str, Any]:
-        """Return the one message; one key stands for itself."""
-        one = {name: column[0] for name, column in self.columns.items()}
-        keys = one.get("keys")
-        if isinstance(keys, list) and len(keys) == 1:
-            one["keys"] = keys[0]
-        return one
 
 
 def _batch_of(pending: PendingAppend) -> PendingBatch:
     return PendingBatch(np.array([pending.offset]), pending.commit, pending.level)
 
 
-def read_messages(body: bytes, limits: Settings, now_ms: int) -> MessageColumns:
+def read_messages(body: bytes, limits: Settings, now_ms: int) -> MessageColumns | OneMessage:
     """Return the messages of a JSON body. Raises InvalidRequestError naming the first wrong field."""
     return _columns_of(validate_json(_BATCH, body).messages, limits, now_ms)
 
 
-def read_message_lines(body: bytes, limits: Settings, now_ms: int) -> MessageColumns:
+def read_message_lines(body: bytes, limits: Settings, now_ms: int) -> MessageColumns | OneMessage:
     """Return the messages of a body with one a line; blank lines are skipped."""
     lines = [line for line in body.split(b"\n") if line and not line.isspace()]
     _refuse_too_many(len(lines), limits)
@@ -160,7 +166,9 @@ def _pair(row: int, header: Any) -> tuple[str, bytes]:
 
 def _columns_of(
     messages: Sequence[MessageToAppend], limits: Settings, now_ms: int
-) -> MessageColumns:
+) -> MessageColumns | OneMessage:
+    if len(messages) == 1:
+        return _one(messages[0], now_ms)
     _refuse_too_many(len(messages), limits)
     decoded = [_decoded(number, message) for number, message in enumerate(messages)]
     columns: dict[str, Any] = {
@@ -177,6 +185,16 @@ def _columns_of(
         if not any(value is not None for value in columns[name]):
             del columns[name]
     return MessageColumns(len(messages), columns)
+
+
+def _one(message: MessageToAppend, now_ms: int) -> OneMessage:
+    body, headers = _decoded(0, message)
+    (timestamp,) = as_meant([_time(message, now_ms)])
+    return OneMessage({
+        "topic": message["topic"], "queue_id": message["queue_id"], "body": body, "headers": headers,
+        "key": message.get("key"), "keys": message.get("keys"), "message_id": message.get("message_id"),
+        "timestamp": timestamp, "deliver_at": message.get("deliver_at"),
+    })  # fmt: skip
 
 
 def _keys(number: int, message: MessageToAppend) -> Any:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from tierdex.app.http.body import JSON, read_body, request_body
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
 from tierdex.app.http.codecs.messages_in import (
+    OneMessage,
     read_message_lines,
     read_message_table,
     read_messages,
@@ -114,7 +115,9 @@ async def append_messages(request: Request, query: Annotated[AppendQuery, Query(
     if columns.row_count and record.reads_topics(Scope.WRITE):
         record.need(Scope.WRITE, topics_in(columns.columns["topic"], "messages"))
     how = (log, query.durability, query.expect_offset)
-    pending: PendingBatch | None = columns.append_at_once(*how)
+    pending: PendingBatch | None = None
+    if isinstance(columns, OneMessage):
+        pending = columns.append_at_once(*how)
     if pending is None:  # in a thread: a full stage is written by the one who appends
         pending = await service.in_thread(columns.append_nowait, *how)
         assert pending is not None
@@ -127,7 +130,7 @@ async def append_messages(request: Request, query: Annotated[AppendQuery, Query(
     return json_response({"offsets": given, "durability": query.durability})
 
 
-def _columns(service: Service, kind: str, body: bytes) -> MessageColumns:
+def _columns(service: Service, kind: str, body: bytes) -> MessageColumns | OneMessage:
     if kind == ARROW_STREAM:
         return read_message_table(body, service.limits)
     read = read_message_lines if kind == NDJSON else read_messages
