@@ -74,7 +74,7 @@ kernels: $(STAMPS)/test
 	$(BIN)/python -m compileall -q tierdex tests tools
 	$(BIN)/python -m tools.compile_kernels
 
-test: lint-and-kernels ## lint, then every test, by three processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/http: only those)
+test: lint-and-kernels ## lint, then every test, by three processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/app/http: only those)
 	@mkdir -p .cache
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --junitxml=.cache/test-report.xml $(TEST_ARGS)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.app.conftest import Caller
-from tests.hostile_http.cases import ARROW
+from tests.app.http.hostile.cases import ARROW
 from tierdex.errors import IncompleteAnswerError
 from tierdex.index_service.index import Index
 from tierdex.indexfile import hashing

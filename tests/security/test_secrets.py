@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.hostile_http.raw_http import KeptConnection, send_raw
+from tests.app.http.hostile.raw_http import KeptConnection, send_raw
 from tests.servers.tierdex_server import running_tierdex
 from tierdex.app import keys as keys_module
 from tierdex.app.keys import KeyFile

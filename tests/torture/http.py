@@ -1,6 +1,6 @@
 """Hostile requests by the thousand against a real server: no 5xx, no lost worker, bounded memory.
 
-And what schemathesis makes of every route's description, with other seeds than in tests/http.
+And what schemathesis makes of every route's description, with other seeds than in tests/app/http.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections import Counter
 import hypothesis
 from hypothesis.errors import Unsatisfiable
 
-from tests.hostile_http.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
-from tests.hostile_http.cases import FAMILIES
+from tests.app.http.hostile.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
+from tests.app.http.hostile.cases import FAMILIES
 from tests.servers.tierdex_server import running_tierdex
 
 LAP = 5000  # cases between two looks at the server's memory
@@ -44,7 +44,7 @@ def send_generated_requests(examples, seed):
         GenerationMode,  # takes a second, which other experiments do not need
     )
 
-    from tests.http import test_schemathesis
+    from tests.app.http import test_schemathesis
 
     sent = 0
     for found in test_schemathesis.schema.get_all_operations():

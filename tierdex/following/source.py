@@ -4,7 +4,7 @@ A source has *partitions*, small numbers from 0, or any int32 that always means 
 partition each record has an *offset*: an int64 that only rises. A *position* is the offset at which reading
 begins; the record there need not exist. Offsets may have holes (compaction, aborted transactions).
 
-What every source promises, held to it by one suite (tests/following/test_sources.py):
+What every source promises, held to it by one suite (tests/following/test_source.py):
 
 * the same record has the same partition, offset and bytes each time that it is read, and the same timestamp
   where its log has times;

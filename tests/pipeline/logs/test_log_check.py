@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.log_service.keyed_world import KeyedWorld
-from tests.log_service.tiering.test_published_merges import DAY_MS, log_rows, merge, publish_file
-from tests.log_service.tiering.test_retention import DAY
+from tests.log_service.tiering.test_log_retention import DAY
+from tests.log_service.tiering.test_published_merge import DAY_MS, log_rows, merge, publish_file
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests.manifest import Change, RemoveReason

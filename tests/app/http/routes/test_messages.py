@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from tests.app.conftest import ENTRY, Caller, assert_problem
+from tests.app.http.test_service import ARROW, NDJSON, arrow_stream
 from tests.app.small_index import SmallIndex
-from tests.app.test_service import ARROW, NDJSON, arrow_stream
 from tests.patience import PATIENCE_S
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM
 from tierdex.log_service.message_log import MessageLog

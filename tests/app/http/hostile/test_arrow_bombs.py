@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.app.conftest import Caller, assert_problem, open_small_files
+from tests.app.http.hostile.cases import ARROW
 from tests.app.small_index import SmallIndex
-from tests.hostile_http.cases import ARROW
 from tierdex.log_service.message_log import MessageLog
 
 ROWS = 50_000

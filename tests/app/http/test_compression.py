@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.app.conftest import ENTRY
-from tests.app.test_service import ARROW, arrow_stream
+from tests.app.http.test_service import ARROW, arrow_stream
 from tierdex.app.http.compression import Compression, accepted_codings
 
 BIG = "/openapi.json"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.app.conftest import ENTRY, assert_problem
-from tests.app.test_service import ARROW, NDJSON, arrow_stream
+from tests.app.http.test_service import ARROW, NDJSON, arrow_stream
 
 
 @pytest.mark.parametrize("kind", ["json", "ndjson", "arrow"])

@@ -10,8 +10,8 @@ import time
 import orjson
 import pytest
 
-from tests.hostile_http.cases import ENTRY, post_json, request
-from tests.hostile_http.raw_http import KeptConnection, send_raw
+from tests.app.http.hostile.cases import ENTRY, post_json, request
+from tests.app.http.hostile.raw_http import KeptConnection, send_raw
 from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 

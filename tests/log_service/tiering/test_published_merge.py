@@ -7,8 +7,8 @@ import pytest
 from tests.log_service.keyed_world import KeyedWorld, copy_of
 from tests.log_service.log_world import DATA, everything
 from tests.log_service.store_listing import state_of
+from tests.log_service.tiering.test_log_retention import DAY
 from tests.log_service.tiering.test_publish import states
-from tests.log_service.tiering.test_retention import DAY
 from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.clock import ManualClock
 from tierdex.errors import FencedError, UnavailableError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.http.test_tls import make_certificate
+from tests.app.http.test_certificate import make_certificate
 from tests.servers.tierdex_server import running_tierdex
 from tierdex import Client
 from tierdex.app.keys import KeyFile
@@ -21,7 +21,7 @@ from tools.debian import has_programs
 from tools.free_port import find_free_port
 from tools.server_process import ServerProcess
 
-PAGE = Path(__file__).parents[2] / "docs" / "access.md"
+PAGE = Path(__file__).parents[3] / "docs" / "access.md"
 SHOWN_ADDRESS = "http://127.0.0.1:8080"
 MANY = 200_000  # entries of one request: 6 MB, more than nginx takes by default
 CONFIGURATION = """

@@ -1,4 +1,4 @@
-"""Forks that are run in a process of their own: `python -m tests.fork.forking SCENARIO FOLDER`.
+"""Forks that are run in a process of their own: `python -m tests.forking SCENARIO FOLDER`.
 
 Each scenario prints one JSON object; what a child found is in it under `child`.
 """

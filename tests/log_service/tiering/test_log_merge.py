@@ -7,7 +7,7 @@ import pytest
 from tests.log_service.keyed_world import KeyedWorld
 from tests.log_service.log_world import DATA, everything, open_log
 from tests.log_service.recovery.test_crash import Story
-from tests.log_service.tiering.test_retention import DAY, bodies, later
+from tests.log_service.tiering.test_log_retention import DAY, bodies, later
 from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.log_service.tiering.merge_plan import MergeCandidate, plan_merge
 from tierdex.logfile.check import check_log_file

@@ -7,7 +7,7 @@ import pytest
 
 from tests.log_service.keyed_world import KeyedWorld, copy_of
 from tests.log_service.log_world import DATA, open_log, seal_rolled
-from tests.log_service.tiering.test_retention import DAY
+from tests.log_service.tiering.test_log_retention import DAY
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.ids import SeededIds

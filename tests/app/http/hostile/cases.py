@@ -15,7 +15,7 @@ from typing import NamedTuple
 import orjson
 import pyarrow as pa
 
-from tests.hostile_http.peer_questions import odd_question
+from tests.app.http.hostile.peer_questions import odd_question
 
 ENTRY = {
     "topic": "orders",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.hostile_http.cases import make_case
-from tests.hostile_http.raw_http import KeptConnection, send_raw
+from tests.app.http.hostile.cases import make_case
+from tests.app.http.hostile.raw_http import KeptConnection, send_raw
 
 GROWTH_LIMIT_BYTES = 96 << 20  # what a server may hold more after all cases than before
 LIMITS = {"max_body_bytes": 65_536, "max_bodies_bytes": 1 << 20}

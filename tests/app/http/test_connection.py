@@ -12,9 +12,9 @@ from importlib.metadata import version
 import orjson
 import pytest
 
-from tests.hostile_http.cases import ENTRY, post_json
-from tests.hostile_http.cases import request as http_request
-from tests.hostile_http.raw_http import KeptConnection, send_raw
+from tests.app.http.hostile.cases import ENTRY, post_json
+from tests.app.http.hostile.cases import request as http_request
+from tests.app.http.hostile.raw_http import KeptConnection, send_raw
 from tests.patience import PATIENCE_S
 from tests.servers.lowest_versions import install_lowest, server_requirements
 from tests.servers.tierdex_server import running_tierdex

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile_http.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
-from tests.hostile_http.cases import FAMILIES, MESSAGE_FAMILIES, make_case
+from tests.app.http.hostile.campaign import GROWTH_LIMIT_BYTES, LIMITS, run_cases
+from tests.app.http.hostile.cases import FAMILIES, MESSAGE_FAMILIES, make_case
 from tests.servers.tierdex_server import running_tierdex
 
 SEED = 20260

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile_http.cases import ARROW, request
+from tests.app.http.hostile.cases import ARROW, request
 from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 

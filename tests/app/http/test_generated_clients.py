@@ -20,7 +20,7 @@ import yaml
 from tests.callers_machine import installers_environment
 from tests.servers.tierdex_server import running_tierdex
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 USERS = Path(__file__).parent / "users"
 GENERATORS = ROOT / ".cache" / "generators"
 NPM = ("openapi-typescript@^7", "openapi-fetch@^0.13", "typescript@^5")

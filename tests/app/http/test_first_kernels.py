@@ -58,4 +58,4 @@ def _environment():
     import os
     from pathlib import Path
 
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}

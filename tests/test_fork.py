@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 
-from tests.fork.forking import COUNT
+from tests.forking import COUNT
 from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 from tierdex import Index
@@ -17,7 +17,7 @@ from tierdex import Index
 
 def run(scenario, place, **more):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fork.forking", scenario, str(place)],
+        [sys.executable, "-m", "tests.forking", scenario, str(place)],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -48,7 +48,7 @@ def test_a_child_opens_its_own(tmp_path):
 
 def test_a_child_that_outlives_its_parent_does_not_hold_the_folder(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.fork.forking", "child_outlives", str(tmp_path / "data")],
+        [sys.executable, "-m", "tests.forking", "child_outlives", str(tmp_path / "data")],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.app.conftest import ENTRY, Caller, assert_problem
-from tests.app.test_service import put
+from tests.app.http.test_service import put
 from tierdex.app.rights import Scope, parse_grant
 from tierdex.log_service.message_log import MessageLog
 

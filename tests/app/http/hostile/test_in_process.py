@@ -9,8 +9,8 @@ import anyio
 import orjson
 import pytest
 
+from tests.app.http.hostile.cases import ENTRY, PATHS
 from tests.app.small_index import SmallIndex
-from tests.hostile_http.cases import ENTRY, PATHS
 from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 from tierdex.app.logs import make_logger

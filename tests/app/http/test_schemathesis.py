@@ -55,7 +55,7 @@ class Service:
 
 
 SERVICE = Service()
-schema = schemathesis.openapi.from_path(Path(__file__).parents[2] / "openapi.yaml")
+schema = schemathesis.openapi.from_path(Path(__file__).parents[3] / "openapi.yaml")
 schema.app = SERVICE
 schema.config.generation.update(modes=[GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 

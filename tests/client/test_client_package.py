@@ -23,7 +23,7 @@ from tierdex.app.http.application import create_app
 from tierdex.app.http.server_settings import ServerSettings
 
 PACKAGE = ROOT / "packages" / "tierdex-client"
-USER = Path(__file__).parent / "users" / "client_user.py"
+USER = Path(__file__).parents[1] / "app" / "http" / "users" / "client_user.py"
 
 
 @pytest.fixture(scope="module")

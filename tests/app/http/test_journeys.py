@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from tests.app.conftest import Caller, assert_problem
-from tests.app.test_shown_messages import PATIENT, OneBody
+from tests.app.http.test_shown_messages import PATIENT, OneBody
 from tierdex import Index
 from tierdex.app.rights import Scope
 from tierdex.client.answers import read_journey
