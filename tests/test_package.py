@@ -36,7 +36,8 @@ PUBLIC_NAMES = [
     "HeaderLists", "Headers", "Histogram", "Index", "Integers", "Journey", "KeyLists", "Keys",
     "KnownTopics", "LogFileInfo", "Lookup", "Message", "MessageLog", "Missing", "NodeInfo", "NotReady",
     "OnError", "PendingAppend", "PendingBatch", "QueueReader", "ReadAnswer", "ReadPolicyName",
-    "Receipt", "Settings", "ShownMessage", "Texts", "Time", "TimerHour", "Times", "TopicInfo",
+    "Receipt", "Settings", "ShownMessage", "TableInfo", "TableSeen", "Texts", "Time", "TimerHour", "Times",
+    "TopicInfo",
     "Unasked", "__version__", "errors", "follow",
 ]  # fmt: skip
 ERRORS = [
@@ -54,7 +55,7 @@ INDEX_VERBS = [
     "flush", "forget", "forget_sources", "forgettings", "health", "histogram", "known_topics", "nodes",
     "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow", "query_batch_local",
     "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
-    "store_requests", "topic_infos", "topics", "unpublished", "verify_file", "watermark",
+    "store_requests", "tables", "topic_infos", "topics", "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
 
 

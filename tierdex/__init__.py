@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         Times,
     )
     from tierdex.following.follow import follow
-    from tierdex.index_service.answer import Answer, Entry, Explain, Missing, Unasked
-    from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+    from tierdex.index_service.answer import Answer, Entry, Explain, Missing, TableSeen, Unasked
+    from tierdex.index_service.file_info import FileInfo, NodeInfo, TableInfo, TopicInfo
     from tierdex.index_service.forget.receipt import Receipt
     from tierdex.index_service.health import NotReady
     from tierdex.index_service.histogram import Histogram
@@ -93,6 +93,8 @@ __all__ = [
     "Receipt",
     "Settings",
     "ShownMessage",
+    "TableInfo",
+    "TableSeen",
     "Texts",
     "Time",
     "TimerHour",
@@ -111,8 +113,8 @@ _HOMES = {
         "Lookup", "Texts", "Times",
     ),
     "tierdex.following.follow": ("follow",),
-    "tierdex.index_service.answer": ("Answer", "Entry", "Explain", "Missing", "Unasked"),
-    "tierdex.index_service.file_info": ("FileInfo", "NodeInfo", "TopicInfo"),
+    "tierdex.index_service.answer": ("Answer", "Entry", "Explain", "Missing", "TableSeen", "Unasked"),
+    "tierdex.index_service.file_info": ("FileInfo", "NodeInfo", "TableInfo", "TopicInfo"),
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
     "tierdex.index_service.histogram": ("Histogram",),

@@ -64,6 +64,8 @@ def answer_document(answer: Answer) -> dict[str, Any]:
         document["lost"] = [lost._asdict() for lost in answer.lost]
     if answer.hints:
         document["hints"] = [hint._asdict() for hint in answer.hints]
+    if answer.table is not None:
+        document["table"] = answer.table._asdict()
     return document
 
 

@@ -22,9 +22,10 @@ from tierdex.index_service.answer import (
     LostOffsets,
     Missing,
     Stage,
+    TableSeen,
     Unasked,
 )
-from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+from tierdex.index_service.file_info import FileInfo, NodeInfo, TableInfo, TopicInfo
 from tierdex.index_service.forget.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
 from tierdex.index_service.histogram import Histogram
 from tierdex.index_service.journey import Journey
@@ -156,6 +157,7 @@ def answer_of(document: dict[str, Any]) -> Answer:
         as_of=document["as_of"],
         unasked=read_unasked(document),
         hints=read_hints(document),
+        table=_table_seen(document.get("table")),
         explain=None if explain is None else _explain(explain),
     )
 
@@ -166,6 +168,19 @@ def read_unasked(document: dict[str, Any]) -> tuple[Unasked, ...]:
         Unasked(**{name: item[name] for name in Unasked._fields if name in item})
         for item in document.get("unasked", ())
     )
+
+
+def _table_seen(document: dict[str, Any] | None) -> TableSeen | None:
+    if document is None:
+        return None
+    told: list[Any] = [document.get(name) for name in TableSeen._fields]
+    return TableSeen(*told)
+
+
+def read_tables(body: bytes) -> list[TableInfo]:
+    names = TableInfo._fields
+    rows = read_json(body)["tables"]
+    return [TableInfo(*(row.get(name) for name in names)) for row in rows]
 
 
 def read_hints(document: dict[str, Any]) -> tuple[Hint, ...]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tierdex.client.call import Steps
     from tierdex.column_types import Integers, KeyLists, Lookup, Texts, Times
     from tierdex.index_service.answer import Answer
-    from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo, TableInfo, TopicInfo
     from tierdex.index_service.forget.receipt import Receipt
     from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.journey import Journey
@@ -110,19 +110,21 @@ def query(
     id_time: str | None = None,
     proof: bool = False,
     hints: bool = False,
+    snapshot: str | int | None = None,
     message: bool = False,
     max_message_bytes: int | None = None,
     message_timeout: float | None = None,
 ) -> Call[Answer]:
     """Find the messages of one key or message ID; times are milliseconds or RFC 3339.
 
-    With `message` each entry has its `message`, or why there is none, within the two limits.
+    With `message` each entry has its `message`, or why there is none, within the two limits. `snapshot` is
+    one of a followed table's: its ID or version.
     """
     asked = query_string(
         topic=topic, key=key, message_id=message_id, begin=begin, end=end, max_count=max_count,
         cursor=cursor, explain=explain, on_error=on_error, fresh_within=fresh_within,
-        id_time=id_time, proof=proof, hints=hints, message=message, max_message_bytes=max_message_bytes,
-        message_timeout=message_timeout,
+        id_time=id_time, proof=proof, hints=hints, snapshot=snapshot, message=message,
+        max_message_bytes=max_message_bytes, message_timeout=message_timeout,
     )  # fmt: skip
     return Call("GET", "/v1/entries", answers.read_answer, asked)
 
@@ -235,6 +237,11 @@ def files() -> Call[list[FileInfo]]:
 def topic_infos() -> Call[list[TopicInfo]]:
     """Return the topics, sorted, with their counts and times; those of a message log, too."""
     return Call("GET", "/v1/topics", answers.read_topic_infos, query_string(details=True))
+
+
+def tables() -> Call[list[TableInfo]]:
+    """Return the lake's tables that topics of the service follow, by topic."""
+    return Call("GET", "/v1/tables", answers.read_tables)
 
 
 def nodes() -> Call[list[NodeInfo]]:

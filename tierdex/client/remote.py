@@ -157,6 +157,7 @@ class _IndexVerbs:
     watermark = Verb(calls.watermark)
     files = Verb(calls.files)
     nodes = Verb(calls.nodes)
+    tables = Verb(calls.tables)
     metrics = Verb(calls.metrics)
     clock_skew = Verb(calls.clock_skew)
     file = Verb(calls.file)

@@ -15,6 +15,7 @@ from tierdex.following.open_source import open_source
 from tierdex.following.positions import FollowedSource
 from tierdex.following.selectors import Selector
 from tierdex.following.sources.options import Address
+from tierdex.following.tables.follow_table import TableAsked, follow_table, is_table
 from tierdex.following.target import IndexTarget
 from tierdex.log_service.message_log import MessageLog
 from tierdex.seams import Seams
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from tierdex.following.follower import OnMissing
     from tierdex.following.source import Source
+    from tierdex.following.tables.table_follower import TableFollower
     from tierdex.following.target import Target
     from tierdex.index_service.index import Index
 
@@ -44,8 +46,9 @@ def follow(
     once: bool = False,
     on_missing: OnMissing = "skip",
     accept_other_log: bool = False,
+    snapshot: str | int | None = None,
     seams: Seams | None = None,
-) -> Follower:
+) -> Follower | TableFollower:
     """Return a follower of `source`, an address or an object of one's own; `run` it.
 
     An index gets the places of its messages; a message log keeps the messages as well, at offsets of its own.
@@ -53,9 +56,24 @@ def follow(
     `keys`, `message_id` and `time` are places in a record (``key``, ``header:region``, ``$.order.id``, a
     ``{template}``); without `time` it is the record's own, in `timezone` where a time names none. `topic` is
     the source's name by default. `options` are the source's. With `once`, `run` returns at the present end.
-    `ordinal` (i, n) shares the partitions among n followers. Raises InvalidRequestError.
+    `ordinal` (i, n) shares the partitions among n followers.
+
+    Of a table of a lake (``delta:``, ``iceberg:``) keys are columns, and `snapshot` is the last that is
+    indexed. Raises InvalidRequestError.
     """
     seams = seams or Seams.of()
+    if isinstance(source, str) and is_table(source):
+        if isinstance(into, MessageLog):
+            raise InvalidRequestError(
+                "a table's rows stay in the table: no log keeps them", field="keep"
+            )
+        asked = TableAsked(
+            keys, message_id, time, timezone, topic, options, once,
+            None if snapshot is None else str(snapshot), accept_other_log,
+        )  # fmt: skip
+        return follow_table(into, source, asked, seams)
+    if snapshot is not None:
+        raise InvalidRequestError("a log has no snapshots", field="snapshot")
     index = into.index if isinstance(into, MessageLog) else into
     if isinstance(keys, str):
         raise InvalidRequestError("is a list of places in a record", field="keys")

@@ -15,7 +15,7 @@ return once.
 A source that does not answer is asked again, for ever, with growing pauses; so is an index whose disk is
 full.
 
-Depends on compactor.backoff, errors, seams and the other modules of this folder.
+Depends on errors, seams and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tierdex.clock import Bell
-from tierdex.compactor.backoff import Backoff
-from tierdex.errors import InvalidRequestError, UnavailableError
+from tierdex.errors import InvalidRequestError
+from tierdex.following.patience import Patience
 from tierdex.following.positions import Gap, PartitionPosition, PositionFile, behind_of
 from tierdex.following.source import RememberingSource
 from tierdex.following.status import FollowStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
     from tierdex.following.extraction import Extracted, Extraction
     from tierdex.following.positions import FollowedSource
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 OnMissing = Literal["skip", "fail"]
-_LONGEST_PAUSE_S = 30.0
 _READ_S = 0.5  # after which a stop is noticed
 _SKIPPED_TOLD = 100
 
@@ -105,8 +104,8 @@ class Follower:
         self._plan = plan
         self._clock = seams.clock
         self._file = PositionFile(seams.filesystem, target.folder)
-        self._backoff = Backoff(seams.clock, seams.ids, _LONGEST_PAUSE_S)
         self._stopping = Bell()
+        self._tried = Patience(self.status, self._stopping, seams).tried
         self._saved = self._file.load(plan.topic)
         self._remembering = source if isinstance(source, RememberingSource) else None
         if self._remembering is not None:
@@ -115,7 +114,6 @@ class Follower:
         self._goals: dict[int, int] | None = None
         self._identity = ""
         self._begins_anew = False
-        self._failed: Callable[[], None] = self._look
         self._replaced = 0
         self._must_open = True  # what the source has read, and we have not put, is read again
 
@@ -151,25 +149,6 @@ class Follower:
         return self.status
 
     # -- steps ---------------------------------------------------------------------------------------
-
-    def _tried(self, step: Callable[[], None]) -> bool:
-        """Do a step; after trouble that may pass, say so once, wait, and return False."""
-        try:
-            step()
-        except UnavailableError as error:
-            self.status.retries += 1
-            self._failed = step
-            if self.status.trouble != str(error):
-                self.status.trouble = str(error)
-                logger.warning("waiting", extra={"source": self._source.name, "error": str(error)})
-            self._backoff.fail()
-            self._clock.wait(self._stopping, self._backoff.remaining_s())
-            return False
-        if self.status.trouble is not None and step == self._failed:
-            logger.info("going on", extra={"source": self._source.name})
-            self.status.trouble = None
-            self._backoff.succeed()
-        return True
 
     def _look(self) -> None:
         """See what partitions there are and what they hold; open the source where that changes anything."""

@@ -119,6 +119,20 @@ class Unasked(NamedTuple):
     heard_at: int | None = None
 
 
+class TableSeen(NamedTuple):
+    """The snapshot of a lake's table that an answer is of: its ID, version and commit time (int64 ms).
+
+    `behind` newer snapshots are known and not indexed, as of `looked_at` (int64 ms); None: not known.
+    """
+
+    table: str
+    snapshot: str
+    version: int
+    time_ms: int
+    looked_at: int | None = None
+    behind: int | None = None
+
+
 @dataclass(slots=True)
 class FileExplain:
     """The part of one file in a query, and its cost."""
@@ -179,7 +193,8 @@ class Answer:
     since may be missing, and `unasked` names the nodes that hold some of it, for all that is known.
 
     `lost` are messages of a followed log that were gone before they could be indexed. `hints`, where
-    asked for, are what a lookup without entries may have meant.
+    asked for, are what a lookup without entries may have meant. Of a topic that follows a lake's `table` the
+    entries are those of live rows, as of that snapshot's commit.
     """
 
     entries: list[Entry]
@@ -191,6 +206,7 @@ class Answer:
     unasked: tuple[Unasked, ...] = ()
     lost: tuple[LostOffsets, ...] = ()
     hints: tuple[Hint, ...] = ()
+    table: TableSeen | None = None
 
     def to_dict(self) -> dict[str, Any]:
         shown: dict[str, Any] = {
@@ -207,6 +223,8 @@ class Answer:
             shown["lost"] = [each._asdict() for each in self.lost]
         if self.hints:
             shown["hints"] = [each._asdict() for each in self.hints]
+        if self.table is not None:
+            shown["table"] = self.table._asdict()
         return shown
 
 

@@ -108,3 +108,30 @@ def describe_handle(handle: FileHandle, topics: list[str] | None) -> FileInfo:
         sealed_at=handle.sealed_at_ms,
         topics=topics,
     )
+
+
+class TableInfo(NamedTuple):
+    """A followed table: its newest indexed snapshot, what is known of newer ones, and its size.
+
+    Times are int64 ms. `live_files` and `live_rows` are those of the newest indexed snapshot, `dead_files`
+    such as no kept snapshot has; `deleted_rows` are rows of live files that are deleted. `behind` snapshots
+    are known and not indexed; None: the table was not looked at. `trouble` is why, or why it stands still.
+    """
+
+    topic: str
+    table: str
+    source: str
+    snapshot: str | None
+    version: int | None
+    snapshot_time: int | None
+    looked_at: int | None
+    behind: int | None
+    trouble: str | None
+    live_files: int
+    live_rows: int
+    deleted_rows: int
+    dead_files: int
+    snapshots: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return self._asdict()

@@ -32,6 +32,8 @@ from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.put import CheckedPut
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.index_service.single_queries import QueryOptions, SingleQueries, check_on_error
+from tierdex.index_service.table_queries import TableQueries
+from tierdex.index_service.tables.live_entries import check_snapshot
 from tierdex.indexfile.schema import message_schema
 from tierdex.times import to_ms
 from tierdex.value_rules import check_durability, check_key, one_or_many
@@ -71,6 +73,8 @@ class Index(OperatedIndex):
         self._singles = SingleQueries(components, self._guard, self._age)
         self._queries = components.queries
         self._from_memory = components.local_queries.run
+        self._tables = TableQueries(components, self._singles)
+        self._table_topics = components.tables.topics  # empty but where tables are followed
         self._fresh_within = components.settings.fresh_within
         self._has_id_time = components.settings.id_time != OFF or bool(
             components.settings.topic_id_time
@@ -354,6 +358,7 @@ class Index(OperatedIndex):
         id_time: str | None = None,
         proof: bool = False,
         hints: bool = False,
+        snapshot: str | int | None = None,
     ) -> Answer:
         """Find the messages of one key or message ID, newest file and newest arrival first.
 
@@ -370,6 +375,9 @@ class Index(OperatedIndex):
 
         With `hints` an answer without entries says what may have been meant (see `Answer`): near topics, and
         the key in other topics and spellings, found by a batch of lookups.
+
+        Of a topic that follows a lake's table the entries are those of live rows, at the newest indexed
+        snapshot or at `snapshot`, an ID or version. Raises NotFoundError for one that is not kept.
         """
         if hints:
             from tierdex.index_service.hints import find_hints
@@ -377,7 +385,7 @@ class Index(OperatedIndex):
             answer = self.query(
                 topic, key=key, message_id=message_id, begin=begin, end=end, max_count=max_count,
                 cursor=cursor, explain=explain, on_error=on_error, fresh_within=fresh_within,
-                id_time=id_time, proof=proof,
+                id_time=id_time, proof=proof, snapshot=snapshot,
             )  # fmt: skip
             if not answer.entries and cursor is None:
                 answer.hints = find_hints(self, topic, key=key, message_id=message_id)
@@ -389,6 +397,12 @@ class Index(OperatedIndex):
             narrowed = narrow(self._settings, topic, message_id, (begin, end), id_time)
             if narrowed is not None:
                 begin, end = narrowed.begin, narrowed.end
+        if snapshot is not None or (
+            self._table_topics and (topic is None or topic in self._table_topics)
+        ):
+            values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
+            options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
+            return self._tables.query(values, options, narrowed, check_snapshot(snapshot))
         is_plain = not proof and not self._asks_peers and on_error in ("partial", "fail")
         begun: Begun | None = None
         if is_plain and (
@@ -427,7 +441,7 @@ class Index(OperatedIndex):
         """
         values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
         options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
-        if not self._singles.may_begin(values, options):
+        if self._is_of_table(topic) or not self._singles.may_begin(values, options):
             return None
         told = self._from_memory(*values, options.explain)
         return told if isinstance(told, Answer) else None
@@ -438,6 +452,9 @@ class Index(OperatedIndex):
         For callers that must not block, like an event loop, which call that on another thread: it goes on
         from where memory stopped. `asked` are the arguments of `query_local`.
         """
+        if self._is_of_table(topic) or asked.get("snapshot") is not None:
+            return partial(self.query, topic, **asked)
+        asked.pop("snapshot", None)
         given = {name: asked[name] for name in asked.keys() & QueryValues._fields}
         values = QueryValues(topic, **given)
         options = QueryOptions(**{name: asked[name] for name in asked.keys() - given.keys()})
@@ -477,6 +494,10 @@ class Index(OperatedIndex):
         most = self._settings.query_max_entries
         limit = most if max_count is None else check_integer(max_count, "max_count", 1, most)
         buckets = check_integer(buckets, "buckets", BUCKETS_LEAST, BUCKETS_MOST)
+        if self._is_of_table(topic):
+            values = QueryValues(topic, key, message_id, begin, end)
+            options = QueryOptions(on_error=on_error, fresh_within=fresh_within)
+            return self._tables.histogram(values, options, buckets, limit)
         fail, age = check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(age)
@@ -506,6 +527,9 @@ class Index(OperatedIndex):
         """
         from tierdex.index_service.batch.batch_queries import answer_batch
 
+        if self._table_topics and self._tables.takes(lookups):
+            options = QueryOptions(on_error=on_error, fresh_within=fresh_within)
+            return self._tables.batch(lookups, max_count, options)
         fail, limit = check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
@@ -534,6 +558,9 @@ class Index(OperatedIndex):
         """
         from tierdex.index_service.batch.batch_queries import table_of_batch
 
+        if self._table_topics and self._tables.takes_table(lookups):
+            options = QueryOptions(on_error=on_error, fresh_within=fresh_within)
+            return self._tables.table(lookups, max_count, options)
         fail, limit = check_on_error(on_error), self._age.limit(fresh_within)
         with self._guard:
             self._age.prepare(limit)
@@ -552,6 +579,8 @@ class Index(OperatedIndex):
         """
         from tierdex.index_service.batch.batch_queries import table_at_once
 
+        if self._table_topics and self._tables.takes_table(lookups):
+            return None
         limit = self._age.limit(fresh_within)
         with self._guard:
             if not self._age.is_within(limit):
@@ -560,3 +589,7 @@ class Index(OperatedIndex):
             if table is None:
                 return None
             return self._age.tell_table(table, limit, PeerRound(), fail=False)
+
+    def _is_of_table(self, topic: object) -> bool:
+        topics = self._table_topics
+        return bool(topics) and (topic is None or topic in topics)

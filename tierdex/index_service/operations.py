@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tierdex.index_service.answer import Missing
-    from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo
+    from tierdex.index_service.file_info import FileInfo, NodeInfo, TableInfo, TopicInfo
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.opening.components import Components, WritingComponents
+    from tierdex.index_service.tables.followed_tables import FollowedTables
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.times import Time
 
@@ -78,6 +79,16 @@ class OperatedIndex:
         """
         self._refuse_closed()
         return self._components.catalogue.nodes()
+
+    def tables(self) -> list[TableInfo]:
+        """Return the lake's tables that topics of this data folder follow, by topic."""
+        self._refuse_closed()
+        return self._components.tables.infos()
+
+    @property
+    def followed_tables(self) -> FollowedTables:
+        """The lake's tables that topics of the data folder follow: for who follows and shows them."""
+        return self._components.tables
 
     def store_requests(self) -> dict[str, dict[str, int]]:
         """Return the requests to the store since opening, by purpose and verb.

@@ -26,3 +26,10 @@ TEXT_LINE_SCHEMA: Final = Schema(
 )
 # A line that belongs to a queue as well.
 QUEUED_LINE_SCHEMA: Final = Schema((*TEXT_LINE_SCHEMA.fields, SchemaField("queue_id", "<i4")))
+# A row of a lake's table: the file by its number in the table's state, the row by its place in the file.
+TABLE_ROW_SCHEMA: Final = Schema(
+    (
+        SchemaField("table_file", "<u4"),
+        SchemaField("position", "<u8"),
+    )
+)

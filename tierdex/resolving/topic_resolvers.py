@@ -4,13 +4,14 @@
 
     resolvers.toml names the topic's source     --> that
     the folder has a message log                --> the log
+    the topic follows a lake's table            --> the table
     the topic was followed (following.json)     --> the log that it was followed from
     else                                        --> `others`: loaded files; none
 
 The file is read again when it has changed, once it has been the same for a second: half a file is never read.
 One that cannot be, and one that is gone, change nothing: masks would fall.
 
-Depends on errors, seams, following and the other modules of this folder.
+Depends on errors, index_service, seams, following and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.open_source import open_source
 from tierdex.following.sources.options import Address, read_options
+from tierdex.index_service.tables.followed_tables import FollowedTables
 from tierdex.resolving.decoding import Decoder
 from tierdex.resolving.file_rows import FileRows, below, one_file
 from tierdex.resolving.followed_log import FollowedLog
@@ -70,6 +72,8 @@ class TopicResolvers:
         self._looked = seams.clock.monotonic()
         self._file = self._read()
         self.followed = FollowedRules(seams.filesystem, data, seams.clock)
+        self._tables = FollowedTables(seams.filesystem, data)
+        self._tables_looked = float("-inf")
         self._own = None if log is None else OwnLog(log)
         self._others = others
         self._lock = threading.Lock()
@@ -88,6 +92,9 @@ class TopicResolvers:
             return self._make(topic, plan)
         if self._own is not None:
             return self._own
+        self._look_at_tables()
+        if topic in self._tables.topics:
+            return self._make(topic, None)
         followed = self.followed.source_of(topic)
         if followed is not None:
             return self._make(topic, followed)
@@ -164,15 +171,26 @@ class TopicResolvers:
 
     # -- what it says --------------------------------------------------------------------------------
 
-    def _make(self, topic: str, plan: TopicPlan | FollowedSource) -> Resolver:
+    def _look_at_tables(self) -> None:
+        """Read what tables are followed, as `followed` does for logs: once a second."""
+        now = self._seams.clock.monotonic()
+        if now - self._tables_looked >= _LOOK_S:
+            self._tables_looked = now
+            self._tables.refresh()
+
+    def _make(self, topic: str, plan: TopicPlan | FollowedSource | None) -> Resolver:
         key = (topic, repr(plan))
         with self._lock:
             if key not in self._made:
                 self._made[key] = self._made_of(topic, plan)
             return self._made[key]
 
-    def _made_of(self, topic: str, plan: TopicPlan | FollowedSource) -> Resolver:
+    def _made_of(self, topic: str, plan: TopicPlan | FollowedSource | None) -> Resolver:
         filesystem = self._seams.filesystem
+        if plan is None:
+            from tierdex.resolving.table_row import TableRows
+
+            return TableRows(filesystem, self._tables, topic)
         rule = Rule.parse(plan.keys, plan.message_id)
         text = plan.source
         assert text is not None

@@ -269,6 +269,48 @@ class Hint(BaseModel):
     message_id: str | None = None
 
 
+class TableSeen(BaseModel):
+    """The snapshot of a lake's table that an answer is of, and when its commit was.
+
+    `behind` newer snapshots were known and not indexed at `looked_at`.
+    """
+
+    table: str
+    snapshot: str
+    version: Int64
+    time_ms: Int64
+    looked_at: Int64 | None
+    behind: Int64 | None
+
+
+class TableInfo(BaseModel):
+    """A lake's table that a topic follows: its newest indexed snapshot, and how much of it is dead.
+
+    `trouble` says why the follower stands still, if it does. `dead_files` are in no kept snapshot.
+    """
+
+    topic: str
+    table: str
+    source: str
+    snapshot: str | None
+    version: Int64 | None
+    snapshot_time: Int64 | None
+    looked_at: Int64 | None
+    behind: Int64 | None
+    trouble: str | None
+    live_files: Int64
+    live_rows: Int64
+    deleted_rows: Int64
+    dead_files: Int64
+    snapshots: Int64
+
+
+class Tables(BaseModel):
+    """The followed tables of the topics that the caller may read, by topic."""
+
+    tables: list[TableInfo]
+
+
 class Unasked(BaseModel):
     """A node that may hold entries which are not published, and was not asked itself.
 
@@ -321,6 +363,9 @@ class Answer(BaseModel):
     hints: list[Hint] | None = Field(
         None,
         description="of an answer without entries: that no such topic is known; more with `hints`",
+    )
+    table: TableSeen | None = Field(
+        None, description="where the topic follows a lake's table: entries are its live rows"
     )
 
 

@@ -113,6 +113,9 @@ class EntriesQuery(BaseModel):
     fresh_within: Seconds | None = Field(
         None, description="seconds; an older answer (see `as_of`) is incomplete and names the nodes"
     )
+    snapshot: str | None = Field(
+        None, description="of a topic that follows a lake's table: a snapshot's ID or version"
+    )
     proof: Annotated[bool, BeforeValidator(_truth)] = Field(
         False, description="with `explain`: what in the store said no, to be checked by others"
     )

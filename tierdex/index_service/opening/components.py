@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.requests.put import PutChecker
+    from tierdex.index_service.tables.followed_tables import FollowedTables
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
@@ -75,6 +76,7 @@ class Components:
     catalogue: Catalogue
     forgetter: Forgetter
     watermarks: Watermarks
+    tables: FollowedTables
     checker: PutChecker
     executor: Executor
     writing: WritingComponents | None = None

@@ -98,6 +98,7 @@ def _make_read_view(
         folder_follower=_follow_folder(paths, view, is_store_named=places.store is not None),
         rocketmq=view.rocketmq,
         led_node=None if shelf_of is None else view.settings.node,
+        tables=view.tables,
     )
     if paths is not None:
         view.manifests.show_beside(_files_of_folder(paths, view, read_view))

@@ -1,7 +1,7 @@
 """The view that every opened index has, for reading and for writing: store, table, caches, manifests.
 
-Depends on components, folder_store, compactor, ingest, peers, query, readers, requests, view, lifecycle,
-storage_layer and errors.
+Depends on components, folder_store, compactor, ingest, peers, query, readers, requests, tables, view,
+lifecycle, storage_layer and errors.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tierdex.index_service.readers.range_cache import RangeCache
 from tierdex.index_service.readers.read_threads import ReadThreads
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.index_service.requests.put import PutChecker
+from tierdex.index_service.tables.followed_tables import FollowedTables
 from tierdex.index_service.view.manifest_follower import ManifestFollower
 from tierdex.index_service.view.published_ends import PublishedEnds
 from tierdex.index_service.view.rocketmq_source import RocketmqView
@@ -73,6 +74,7 @@ class View:
     queue_tables: QueueTables
     rocketmq: RocketmqView | None
     executor: Executor
+    tables: FollowedTables
 
 
 def open_view(places: Places, settings: Settings, seams: Seams, *, adopt: bool = False) -> View:
@@ -132,6 +134,7 @@ def open_view(places: Places, settings: Settings, seams: Seams, *, adopt: bool =
         queue_tables=QueueTables(store),
         rocketmq=rocketmq,
         executor=executor,
+        tables=FollowedTables(seams.filesystem, None if paths is None else paths.root),
     )
 
 
@@ -212,6 +215,7 @@ def make_components(
         ),
         checker=PutChecker(settings.max_key_bytes, settings.item_capacity),
         executor=view.executor,
+        tables=view.tables,
     )
 
 

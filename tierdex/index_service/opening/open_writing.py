@@ -186,6 +186,7 @@ class _OwnerOpening:
             rocketmq=self._view.rocketmq,
             unwritten=writer.unwritten,
             led_node=None if self._leader is None else self._view.settings.node,
+            tables=self._view.tables,
         )
         forgetter = Forgetter(self._view, read_view, writer)
         compaction = self._make_compaction(writer, forgetter)

@@ -190,6 +190,7 @@ class LocalQueries:
         answer.unasked = freshness.unasked
         answer.lost = ()
         answer.hints = ()
+        answer.table = None
         if trace is not None:
             answer.explain = trace.explain(self._settings, 0)
             answer.explain.nodes = self._manifests.describing()  # type: ignore[assignment]

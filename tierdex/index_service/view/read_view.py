@@ -16,6 +16,7 @@ from tierdex.index_service.view.freshness import NOT_FRESH
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tierdex.index_service.tables.followed_tables import FollowedTables
     from tierdex.index_service.view.folder_follower import FolderFollower
     from tierdex.index_service.view.freshness import Freshness
     from tierdex.index_service.view.manifest_follower import ManifestFollower
@@ -42,6 +43,7 @@ class ReadView:
         rocketmq: RocketmqView | None = None,
         unwritten: Callable[[], str | None] = lambda: None,
         led_node: str | None = None,
+        tables: FollowedTables | None = None,
     ) -> None:
         """`unwritten` says why received entries cannot be shown, if they cannot.
 
@@ -53,6 +55,7 @@ class ReadView:
         self._rocketmq = rocketmq
         self._unwritten = unwritten
         self._led_node = led_node
+        self._tables = tables
         self.folder_read_ms = 0  # when the folder that is followed was last read whole
         self._with_missing = tuple(
             p for p in (quarantine, folder_follower, rocketmq) if p is not None
@@ -91,6 +94,8 @@ class ReadView:
     def _refresh(self) -> int:
         self._manifests.compare_clocks()
         began_ms = self._manifests.now_ms()
+        if self._tables is not None:
+            self._tables.refresh()  # before the files: what a state calls live is in these then
         vanished = () if self._folder_follower is None else self._folder_follower.refresh()
         if self._folder_follower is not None and self._folder_follower.is_read:
             self.folder_read_ms = began_ms
@@ -98,6 +103,8 @@ class ReadView:
             self._rocketmq.refresh()
         if self._quarantine is not None:
             self._quarantine.refresh()
+        if self._tables is not None:
+            self._tables.note_new()
         return self._manifests.refresh(vanished)
 
     def missing(self) -> list[Missing]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tierdex.following.follower import Follower
+    from tierdex.following.tables.table_follower import TableFollower
 
 
 class OnMissing(StrEnum):
@@ -45,13 +46,16 @@ def follow(
     source: Annotated[
         str,
         typer.Argument(
-            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or rabbitmq://HOST:PORT/STREAM."
+            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or "
+            "rabbitmq://HOST:PORT/STREAM; a lake's table: delta:PATH, iceberg://CATALOG/NAMESPACE.TABLE."
         ),
     ],
     key: Annotated[
         list[str] | None,
         typer.Option(
-            "--key", "-k", help="key, header:NAME, $.json.path or {template}; repeatable."
+            "--key",
+            "-k",
+            help="key, header:NAME, $.json.path, {template}; of a table a column; repeatable.",
         ),
     ] = None,
     message_id: Annotated[
@@ -89,6 +93,10 @@ def follow(
             help="Accept that the source is another log than before, and index it from its beginning.",
         ),
     ] = False,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(help="Of a table: the last snapshot to index, by its ID or version."),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -147,6 +155,7 @@ def follow(
             once=once,
             on_missing=on_missing.value,
             accept_other_log=accept_other_log,
+            snapshot=snapshot,
         )
         with (
             follow_metrics(follower.status, metrics_port) as port,
@@ -160,7 +169,7 @@ def follow(
 
 
 @contextmanager
-def _stopped_by_signals(follower: Follower) -> Iterator[None]:
+def _stopped_by_signals(follower: Follower | TableFollower) -> Iterator[None]:
     """Let SIGTERM and SIGINT stop the follower, which saves its entries first."""
     caught = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(each, lambda *_: follower.stop()) for each in caught]

@@ -68,6 +68,10 @@ def query(
             help="Time that the message ID contains: uuidv7, ulid, snowflake:EPOCH_MS or off."
         ),
     ] = None,
+    snapshot: Annotated[
+        str | None,
+        typer.Option(help="Of a followed table: as it was at this snapshot, by ID or version."),
+    ] = None,
     rocketmq: Annotated[
         Path | None, typer.Option(help="Query the RocketMQ tiered index files in this folder.")
     ] = None,
@@ -93,7 +97,7 @@ def query(
         answer: Answer = index.query(
             topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
             explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time, proof=proof,
-            hints=True,
+            hints=True, **({} if snapshot is None else {"snapshot": snapshot}),
         )  # fmt: skip
     if target.url is None:
         answer.lost = lost_offsets(target, topic)
@@ -117,12 +121,16 @@ def _write(form: Form, answer: Answer, *, with_messages: bool) -> None:
     for number, row in enumerate(rows):
         if with_messages and form is Form.CSV:
             row["shown"] = shown_text(answer.entries[number])
+        if form is Form.TABLE and answer.table is not None and "location" in row:
+            row["row"] = row["location"].get("position")
         if form is Form.TABLE:
             row["time"] = format_time(row["timestamp"])
     has_location = any("location" in row for row in rows)
     columns: tuple[str, ...] = CSV_COLUMNS if form is Form.CSV else COLUMNS
     if form is Form.TABLE and has_location:
         columns = ("time", "topic", "location", "state", "node", "file_id")
+        if answer.table is not None:
+            columns = ("time", "topic", "source", "row", "state", "node")
     if form is Form.TABLE and not rows:
         say("not found" if answer.complete else "nothing in what could be asked")
         return

@@ -13,7 +13,7 @@ from tierdex.app.cli.terminal.exits import Exit, say
 from tierdex.times import format_time
 
 if TYPE_CHECKING:
-    from tierdex.index_service.answer import Answer, Entry
+    from tierdex.index_service.answer import Answer, Entry, TableSeen
     from tierdex.index_service.journey import Journey
     from tierdex.log_service.answer import FoundMessages
     from tierdex.pipeline.jobs.scan_report import ScanReport
@@ -26,6 +26,9 @@ def tell_standing(answer: Answer | Journey) -> None:
             f"the followed log lost offsets {first} to below {behind} of {name} {queue_id} before they "
             f"were indexed (seen {format_time(noticed)})"
         )
+    table = getattr(answer, "table", None)
+    if table is not None:
+        tell_table(table)
     if not (answer.complete and answer.entries):
         tell_age(answer)
     if not answer.complete:
@@ -34,6 +37,13 @@ def tell_standing(answer: Answer | Journey) -> None:
         raise typer.Exit(Exit.INCOMPLETE)
     if not answer.entries:
         raise typer.Exit(Exit.NOT_FOUND)
+
+
+def tell_table(table: TableSeen) -> None:
+    """Say which snapshot of a lake's table an answer is of."""
+    behind = f"; {table.behind} newer ones are not indexed" if table.behind else ""
+    said = f"snapshot {table.snapshot} of {format_time(table.time_ms)}"
+    say(f"{table.table} at {said}{behind}")
 
 
 def tell_age(answer: Answer | Journey | FoundMessages | ScanReport) -> None:

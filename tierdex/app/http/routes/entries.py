@@ -37,6 +37,7 @@ from tierdex.app.http.models import (
     Lookups,
     PublishedWatermark,
     PutAnswer,
+    Tables,
     Topics,
     Watermark,
 )
@@ -439,6 +440,21 @@ async def get_topics(request: Request, query: Annotated[TopicsQuery, Query()]) -
         shown["details"] = [info._asdict() for info in infos if record.may(Scope.READ, info.topic)]
     shown["topics"] = [topic for topic in names if record.may(Scope.READ, topic)]
     return tagged_response(request, shown)
+
+
+@router.get(
+    "/v1/tables",
+    summary="List followed tables",
+    response_model=Tables,
+    dependencies=[require(Scope.READ, in_route=True)],
+    responses=refusals(),
+)
+async def get_tables(request: Request) -> Response:
+    """List the lake's tables that topics follow, those that the caller may read, with how old each is."""
+    service, record = service_of(request), record_of(request)
+    infos = await service.in_thread(service.index.tables)
+    rows = [info.to_dict() for info in infos if record.may(Scope.READ, info.topic)]
+    return json_response({"tables": rows})
 
 
 def _described_topics(service: Service) -> list[TopicInfo]:

@@ -1,0 +1,120 @@
+"""`FileFolder`: a folder of users' files, on this machine or in a bucket, by names below it.
+
+Depends on errors, filesystem, object_file and storage_layer.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
+from tierdex.files.object_file import bucket_and_key, is_local, opened_file, path_of_address
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from tierdex.files.object_file import RangeFile
+    from tierdex.filesystem import FileSystem
+    from tierdex.storage_layer.base import Store
+
+
+class FileFolder:
+    """Names are paths below the folder, with ``/``. A disk or store that fails is an UnavailableError."""
+
+    def __init__(self, filesystem: FileSystem, address: str) -> None:
+        """`address` is a path or a URL (``s3://bucket/prefix?region=...``). No request is made."""
+        self._filesystem = filesystem
+        url, question, parameters = address.partition("?")
+        self._parameters = question + parameters
+        self._is_local = is_local(address)
+        if self._is_local:
+            url = str(path_of_address(address).absolute())
+            self._parameters = ""
+        self.root = url.replace("s3a://", "s3://", 1).rstrip("/")
+        self._opened: Store | None = None
+
+    @property
+    def address(self) -> str:
+        """The address as it was given, with the parameters of its store."""
+        return self.root + self._parameters
+
+    def names(self, folder: str) -> list[tuple[str, int]]:
+        """Return the names right below a folder, with their last change (int64 ms); none, if it is absent."""
+        if self._is_local:
+            return self._names_here(Path(self.root, folder))
+        store, prefix = self._store()
+        begin = f"{prefix}{folder}/"
+        return [
+            (found.key.removeprefix(begin), found.modified_ms)
+            for found in store.list(begin)
+            if "/" not in found.key.removeprefix(begin)
+        ]
+
+    def _names_here(self, path: Path) -> list[tuple[str, int]]:
+        found = []
+        try:
+            for name in self._filesystem.list_folder(path):
+                stat = self._filesystem.stat(path / name)
+                if stat is not None and stat.kind == "file":
+                    found.append((name, stat.modified_ns // 1_000_000))
+        except OSError as error:
+            raise UnavailableError(f"{path} cannot be read: {error}") from error
+        return found
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes, None when there is no such file."""
+        try:
+            with self.opened(name) as file:
+                return file.read_at(0, file.length)
+        except NotFoundError:
+            return None
+        except OSError as error:
+            raise UnavailableError(f"{self.root}/{name} cannot be read: {error}") from error
+
+    def exists(self, name: str) -> bool:
+        """Say whether there is a file of the name."""
+        try:
+            with self.opened(name):
+                return True
+        except NotFoundError:
+            return False
+
+    def read_range(self, name: str, begin: int, length: int) -> bytes:
+        """Return bytes of a file, fewer at its end. Raises NotFoundError."""
+        with self.opened(name) as file:
+            return file.read_at(begin, length)
+
+    def opened(self, name: str) -> AbstractContextManager[RangeFile]:
+        """Open a file below the folder, or by its own address, which must lie below it."""
+        return opened_file(self._filesystem, self.address_of(name), self._parameters)
+
+    def address_of(self, name: str) -> str:
+        """Return the address of a name, or of an address below the folder.
+
+        Raises InvalidRequestError for one that lies elsewhere: a table's metadata may name any place.
+        """
+        if name.startswith("file:/") and not name.startswith("file://"):
+            name = "file://" + name.removeprefix("file:")  # as Hadoop writes it
+        is_whole = "://" in name or name.startswith("/")
+        address = name.replace("s3a://", "s3://", 1) if is_whole else f"{self.root}/{name}"
+        if self._is_local:
+            address = str(path_of_address(address))
+        steps = address.removeprefix(self.root + "/").split("/")
+        if not address.startswith(self.root + "/") or ".." in steps:
+            raise InvalidRequestError(f"{name!r} does not lie below {self.root}", field="source")
+        return address
+
+    def _store(self) -> tuple[Store, str]:
+        from tierdex.storage_layer.open import open_objects
+
+        root, key = bucket_and_key(self.root)
+        if self._opened is None:
+            self._opened = open_objects(root + self._parameters)
+        return self._opened, f"{key}/" if key else ""
+
+    def close(self) -> None:
+        if self._opened is not None:
+            with closing(self._opened):
+                self._opened = None

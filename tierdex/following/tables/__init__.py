@@ -1,0 +1,1 @@
+"""Tables of a lake, Delta's and Iceberg's: their snapshots, their files, their deleted rows."""

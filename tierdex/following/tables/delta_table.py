@@ -1,0 +1,200 @@
+"""`DeltaTable`: a Delta table as a source: `delta:PATH` or `delta:s3://BUCKET/PATH`.
+
+Reader features that change which rows are live, or what a value is, are read or refused by name. `steps` goes
+from version to version by the commits; where the way is gone, it takes the newest version whole.
+
+Depends on errors, files, delta_log, deletion_vectors and table_source.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.files.folder import FileFolder
+from tierdex.files.table_columns import TableColumn, TableColumns
+from tierdex.following.tables.deletion_vectors import mark_of_delta, rows_of_delta
+from tierdex.following.tables.delta_log import DeltaLog, DeltaState
+from tierdex.following.tables.table_source import LiveFile, TableStep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from tierdex.filesystem import FileSystem
+
+_FEATURES: Final = {
+    "columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
+    "typeWidening", "typeWidening-preview", "materializePartitionColumns",
+}  # fmt: skip
+_TYPES: Final = {
+    "string": "string", "long": "int64", "integer": "int32", "short": "int16", "byte": "int8",
+    "float": "float", "double": "double", "boolean": "bool", "binary": "binary", "date": "date32",
+    "timestamp": "timestamp", "timestamp_ntz": "timestamp_ntz", "void": "null",
+}  # fmt: skip
+
+
+class DeltaTable:
+    """See `TableSource`. One thread."""
+
+    def __init__(self, filesystem: FileSystem, address: str) -> None:
+        """`address` is a path or URL. No request is made."""
+        self._folder = FileFolder(filesystem, address)
+        self._log = DeltaLog(self._folder)
+        self._state: DeltaState | None = None
+
+    @property
+    def name(self) -> str:
+        return f"delta:{self._folder.root}"
+
+    @property
+    def topic(self) -> str:
+        return self._folder.root.rstrip("/").rpartition("/")[2]
+
+    @property
+    def root(self) -> str:
+        return self._folder.root
+
+    @property
+    def parameters(self) -> str:
+        return self._folder.address.removeprefix(self._folder.root)
+
+    def identity(self) -> str:
+        return str(self._now().metadata.get("id", ""))
+
+    def behind(self, since: str | None) -> int:
+        """See `TableSource`: two requests when nothing is new, for the commit itself and the next one."""
+        known = -1 if since is None else int(since)
+        if known >= 0 and self._log.has_commit(known) and not self._log.has_commit(known + 1):
+            return 0
+        return max(1, self._log.newest_version() - known)
+
+    def _now(self) -> DeltaState:
+        if self._state is None:
+            self._state = self._log.state(None)
+            check_protocol(self._state.protocol, self._state.metadata, self.name)
+        return self._state
+
+    def steps(self, since: str | None, upto: str | None) -> Iterator[TableStep]:
+        newest = self._log.newest_version()
+        last = newest if upto is None else _version(upto)
+        if last > newest:
+            raise NotFoundError(f"{self.name} has no version {last}: the newest is {newest}")
+        known = None if since is None else int(since)
+        if known == last:
+            return
+        state = None
+        if known is not None and known < last:
+            state = self._known_at(known)
+        if state is None:
+            state = self._log.state(last)
+            yield self._step(state)
+        while state.version < last:
+            if not self._log.go_on(state):
+                state = self._log.state(last)
+            yield self._step(state)
+        self._state = state
+
+    def _known_at(self, version: int) -> DeltaState | None:
+        """Return the table at the indexed version; None where its log cannot tell that any more."""
+        if self._state is not None and self._state.version == version:
+            return self._state
+        try:
+            return self._log.state(version)
+        except NotFoundError:
+            return None
+
+    def _step(self, state: DeltaState) -> TableStep:
+        check_protocol(state.protocol, state.metadata, self.name)
+        columns = columns_of(state.metadata)
+        files = {}
+        for path, add in state.adds.items():
+            self._folder.address_of(path)
+            vector = add.get("deletionVector")
+            files[path] = LiveFile(
+                path, int(add.get("size") or 0), dict(add.get("partitionValues") or {}),
+                mark_of_delta(vector),
+                None if vector is None else partial(rows_of_delta, vector, self._folder.read_range),
+            )  # fmt: skip
+        version = state.version
+        return TableStep(str(version), version, state.time_ms, columns.encode(), files)
+
+    def opened(self, file: LiveFile) -> AbstractContextManager[Any]:
+        return self._folder.opened(file.path)
+
+    def close(self) -> None:
+        self._folder.close()
+
+
+def _version(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRequestError(
+            f"{text!r} is no version of a Delta table", field="snapshot"
+        ) from None
+
+
+def check_protocol(protocol: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> None:
+    """Refuse a table that is not read exactly. Raises InvalidRequestError, which says why."""
+    if not protocol or not metadata:
+        raise InvalidRequestError(f"{name} has no protocol and metadata in its log", field="source")
+    reader = int(protocol.get("minReaderVersion") or 0)
+    if reader > 3:
+        raise InvalidRequestError(
+            f"{name} needs reader version {reader}, ours is 3", field="source"
+        )
+    unknown = sorted(set(protocol.get("readerFeatures") or ()) - _FEATURES)
+    if unknown:
+        raise InvalidRequestError(
+            f"{name} has the reader feature {', '.join(unknown)}, which is not read here",
+            field="source",
+        )
+    provider = (metadata.get("format") or {}).get("provider", "parquet")
+    if provider != "parquet":
+        raise InvalidRequestError(f"{name} has files of {provider}, not Parquet", field="source")
+
+
+def columns_of(metadata: Mapping[str, Any]) -> TableColumns:
+    """Return the columns of a table. Raises InvalidRequestError for types that are not read."""
+    try:
+        schema = json.loads(metadata["schemaString"])
+        mode = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
+        columns = tuple(_column(each, mode) for each in schema["fields"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequestError(
+            f"the table's schema cannot be read: {error}", field="source"
+        ) from error
+    names = metadata.get("partitionColumns") or ()
+    partitioned_by = tuple(each.physical for each in columns if each.name in names)
+    made = TableColumns("id" if mode == "id" else "name", columns, partitioned_by)
+    for column in made.columns:
+        _ = column.arrow
+    return made
+
+
+def _column(field: Mapping[str, Any], mode: str) -> TableColumn:
+    said = field.get("metadata") or {}
+    physical, number = field["name"], None
+    if mode != "none":
+        physical = said.get("delta.columnMapping.physicalName", physical)
+        number = said.get("delta.columnMapping.id")
+    return _of_type(field["name"], field["type"], physical, number, mode)
+
+
+def _of_type(name: str, kind: Any, physical: str, number: int | None, mode: str) -> TableColumn:
+    if isinstance(kind, str):
+        plain = f"decimal128{kind[7:]}" if kind.startswith("decimal(") else _TYPES.get(kind, kind)
+        return TableColumn(name, plain, physical, number)
+    if kind["type"] == "struct":
+        children = tuple(_column(each, mode) for each in kind["fields"])
+        return TableColumn(name, "struct", physical, number, None, children)
+    if kind["type"] == "array":
+        element = _of_type("element", kind["elementType"], "element", None, mode)
+        return TableColumn(name, "list", physical, number, None, (element,))
+    if kind["type"] == "map":
+        parts = [_of_type(part, kind[f"{part}Type"], part, None, mode) for part in ("key", "value")]
+        return TableColumn(name, "map", physical, number, None, tuple(parts))
+    raise ValueError(f"{kind['type']!r} is no type")

@@ -1,0 +1,308 @@
+"""`TableFollower`: keeps an index of a table's keys current, snapshot by snapshot.
+
+::
+
+    look    is there a snapshot after the indexed one?               every few seconds
+      |
+    number  files that were never seen get numbers                   synced before any entry carries one
+      |
+    read --> keys --> put, by file and position                      of new files alone: files never change
+      |
+    flush   the entries are on the disk
+      |
+    deletes, step   which files and rows are live from now on        synced: visible, whole, at once
+
+A crash anywhere leaves the snapshot of before, whole. Files whose entries were durable are not read again.
+
+A snapshot that cannot be read exactly is refused before it is numbered: `run` raises, the index stays at the
+snapshot of before, and answers say how old that is.
+
+Depends on errors, files, following.patience, following.status, index_service, indexfile, seams and the other
+modules of this folder.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from tierdex.clock import Bell
+from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, UnavailableError
+from tierdex.files.table_columns import TableColumns
+from tierdex.following.patience import Patience
+from tierdex.following.status import FollowStatus
+from tierdex.following.tables.table_rows import FileRows, RowNames
+from tierdex.indexfile.source_schema import TABLE_ROW_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tierdex.following.tables.table_source import LiveFile, TableSource, TableStep
+    from tierdex.index_service.index import Index
+    from tierdex.index_service.tables.table_log import TableLog
+    from tierdex.index_service.tables.table_state import TableHead, TableState
+    from tierdex.seams import Seams
+
+logger = logging.getLogger(__name__)
+_FLUSH_ROWS: Final = 20_000_000  # that a crash of a first indexing may cost
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """How a table is followed. `snapshot` is the last one to be indexed, None: each that comes.
+
+    `history_ms` is how long snapshots are kept that newer ones follow. `head` is fixed at the first time.
+    """
+
+    head: TableHead
+    names: RowNames
+    once: bool = False
+    snapshot: str | None = None
+    accept_other_log: bool = False
+    where: Mapping[str, str] | None = None
+    history_ms: int = 7 * _DAY_MS
+    look_interval_s: float = 5.0
+
+
+class TableFollower:
+    """Follows one table into one topic. `run` in one thread; `status` and `stop` from any."""
+
+    def __init__(self, index: Index, source: TableSource, plan: TablePlan, seams: Seams) -> None:
+        self.status = FollowStatus(source.name, plan.head.topic)
+        self._index = index
+        self._source = source
+        self._plan = plan
+        self._clock = seams.clock
+        self._stopping = Bell()
+        self._tried = Patience(self.status, self._stopping, seams).tried
+        self._tables = index.followed_tables
+        self._log: TableLog = self._tables.own(plan.head.topic)
+        self._pinned = False
+
+    def stop(self) -> None:
+        """Let `run` end after the file that it reads. Safe in a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> FollowStatus:
+        """Follow until `stop`, or with `once` to the newest snapshot; return the status.
+
+        Raises InvalidRequestError for a table, or a snapshot of it, that is not read here.
+        """
+        try:
+            while not self._stopping.is_set():
+                done = self._tried(self._look)
+                if done and (self._plan.once or self._pinned):
+                    break
+                if done:
+                    self._clock.wait(self._stopping, self._plan.look_interval_s)
+        except Exception as error:
+            if self._log.state is not None:
+                self._note(str(error))
+            raise
+        finally:
+            self._source.close()
+        return self.status
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Index every snapshot that is new. Raises UnavailableError for what may pass."""
+        with self._typed():
+            looked_at = self._clock.now_ms()
+            state = self._log.state or self._begin()
+            newest = state.newest
+            since = None if newest is None else newest.snapshot
+            behind = self._source.behind(since)
+            known = -1 if newest is None else newest.version
+            self.status.positions, self.status.ends = {0: known}, {0: known + behind}
+            if behind or self._plan.snapshot is not None:
+                if newest is not None:
+                    self._note(None, looked_at)
+                for step in self._source.steps(since, self._plan.snapshot):
+                    if self._stopping.is_set():
+                        return
+                    self._take(step)
+            self.status.ends = dict(self.status.positions)
+            self._pinned = self._plan.snapshot is not None
+            self._forget_old()
+            self._note(None, looked_at)
+
+    def _begin(self) -> TableState:
+        """Write down what is followed, before any entry of it. Raises InvalidRequestError."""
+        head = self._plan.head
+        # Entries lie in files that are newer than the log: a reader who sees them knows the table.
+        state = self._log.begin(head)
+        self._index.roll()
+        self._tables.publish(head.topic, state)
+        return state
+
+    def _take(self, step: TableStep) -> None:
+        columns = TableColumns.decode(step.columns)
+        rows = self._rows_of(columns)
+        state = self._numbered(step)
+        counts = self._put_new(state, step, rows)
+        self._index.flush("disk")
+        record = self._step_record(self._log.state or state, step, counts)
+        state = self._log.append(record)
+        self._tables.publish(state.head.topic, state)
+        self.status.positions = {0: step.version}
+        logger.info(
+            "snapshot indexed",
+            extra={"table": state.head.table, "snapshot": step.snapshot, "files": len(step.files)},
+        )
+
+    def _numbered(self, step: TableStep) -> TableState:
+        state = self._log.state
+        assert state is not None
+        first = len(state.files)
+        new = [file for path, file in step.files.items() if state.number_of(path) is None]
+        if not new:
+            return state
+        rows = [[first + n, f.path, f.size, None, dict(f.partition)] for n, f in enumerate(new)]
+        return self._log.append({"kind": "files", "files": rows})
+
+    def _put_new(self, state: TableState, step: TableStep, rows: FileRows) -> dict[int, int]:
+        """Put the entries of files that were never read; return the rows of each, by number."""
+        counts: dict[int, int] = {}
+        pending: list[tuple[int, int]] = []
+        waiting = 0
+        for path, file in step.files.items():
+            number = state.number_of(path)
+            assert number is not None
+            known = state.files[number]
+            if known.rows is not None:  # read before, in this run or in one that was cut off
+                continue
+            if self._stopping.is_set():
+                raise UnavailableError("the follower was stopped")
+            counts[number] = self._put_file(number, file, rows, step.time_ms)
+            pending.append((number, counts[number]))
+            waiting += counts[number]
+            if waiting >= _FLUSH_ROWS:
+                self._index.flush("disk")
+                self._log.append({"kind": "indexed", "files": pending})
+                pending, waiting = [], 0
+        return counts
+
+    def _put_file(self, number: int, file: LiveFile, rows: FileRows, time_ms: int) -> int:
+        topic, total = self._plan.head.topic, 0
+        with self._source.opened(file) as opened:
+            for part in rows.read(opened, file, time_ms):
+                total = part.end
+                self.status.messages += part.rows
+                self.status.too_long += part.too_long
+                for name, texts in part.names:
+                    self._index.put_batch(
+                        topic=topic, **{name: texts.texts}, timestamp=texts.times,
+                        schema=TABLE_ROW_SCHEMA, table_file=number, position=texts.positions,
+                        durability="os",
+                    )  # fmt: skip
+                    self.status.entries += len(texts.positions)
+        self.status.bytes += file.size
+        return total
+
+    def _step_record(
+        self, state: TableState, step: TableStep, counts: Mapping[int, int]
+    ) -> dict[str, Any]:
+        number = (state.newest.step if state.newest is not None else 0) + 1
+        live = state.live_paths()
+        ended = [state.number_of(path) for path in live if path not in step.files]
+        changed: list[tuple[int, LiveFile]] = []
+        for path, file in step.files.items():
+            life = live.get(path)
+            if life is not None and life.mark == file.mark:
+                continue
+            own = state.number_of(path)
+            assert own is not None
+            if life is not None:
+                ended.append(own)
+            changed.append((own, file))
+        parts = [file.deletes() for _, file in changed if file.deletes is not None]
+        places = iter(self._log.write_deletes(number, parts))
+        begun = [
+            [own, counts.get(own, state.files[own].rows), file.mark,
+             None if file.deletes is None else next(places)]
+            for own, file in changed
+        ]  # fmt: skip
+        known = state.columns_at(number) if state.snapshots else ""
+        return {
+            "kind": "step",
+            "step": number,
+            "snapshot": step.snapshot,
+            "version": step.version,
+            "time_ms": step.time_ms,
+            "columns": "" if step.columns == known else step.columns,
+            "ended": ended,
+            "begun": begun,
+        }
+
+    def _rows_of(self, columns: TableColumns) -> FileRows:
+        """Return how rows are read at a snapshot. Raises InvalidRequestError for a key that is not there."""
+        state = self._log.state
+        first = None
+        if state is not None and state.first_columns:
+            first = TableColumns.decode(state.first_columns)
+        return FileRows(columns, first, self._plan.names, self._index.settings.max_key_bytes)
+
+    def _forget_old(self) -> None:
+        """Keep no snapshot that another one has followed for longer than the history."""
+        state = self._log.state
+        if state is None or len(state.snapshots) < 2:
+            return
+        oldest = self._clock.now_ms() - self._plan.history_ms
+        kept = [
+            each for each, after in zip(state.snapshots, state.snapshots[1:], strict=False)
+            if after.time_ms >= oldest
+        ]  # fmt: skip
+        first = kept[0].step if kept else state.snapshots[-1].step
+        if first > state.snapshots[0].step:
+            state = self._log.append({"kind": "kept", "first": first})
+            self._tables.publish(state.head.topic, state)
+
+    def _note(self, trouble: str | None, looked_at: int | None = None) -> None:
+        """Say what the look saw, for readers; what an earlier look saw stays where this one failed."""
+        said = self._log.last_look()
+        if looked_at is not None:
+            said = {"looked_at": looked_at, "behind": self.status.total_lag()}
+        self._log.note_look({**said, "trouble": trouble})
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """Turn what another look may mend into UnavailableError; with `once` nothing looks again."""
+        try:
+            yield
+        except UnavailableError as error:
+            if self._log.state is not None:
+                self._note(str(error))
+            raise
+        except (CorruptFileError, OSError, pa.ArrowInvalid) as error:
+            if self._plan.once:
+                raise
+            raise UnavailableError(str(error)) from error
+        except NotFoundError as error:
+            if self._plan.once or not self.status.positions.get(0, -1) >= 0:
+                raise
+            raise UnavailableError(str(error)) from error
+
+
+def check_head(state: TableState | None, head: TableHead, *, accept_other_log: bool) -> None:
+    """Refuse to follow a table into a topic of another one. Raises InvalidRequestError."""
+    if state is None:
+        return
+    known = state.head
+    if known.identity != head.identity and not accept_other_log:
+        raise InvalidRequestError(
+            f"topic {head.topic!r} was made from {known.table} ({known.identity}), and {head.table} is "
+            f"another table ({head.identity}): give another topic",
+            field="source",
+        )
+    if (known.keys, known.message_id) != (head.keys, head.message_id):
+        raise InvalidRequestError(
+            f"topic {head.topic!r} was indexed by {', '.join(known.keys)}: give the same keys, or another "
+            "topic",
+            field="key",
+        )

@@ -1,0 +1,1 @@
+"""Tables of a lake that are followed: which of their files and rows are live, at which snapshot."""

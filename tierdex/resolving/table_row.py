@@ -1,0 +1,119 @@
+"""`TableRows`: the rows of a lake's table, read by ranges from its own Parquet files.
+
+A row is shown with the columns that the table had at the entry's snapshot: renamed, added and widened ones as
+the table has them, partitions from the file's path in the log. The key is compared with the row's own, by the
+templates that indexed it.
+
+Depends on errors, files, following, arrow_values, resolver, rule and index_service.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from tierdex.errors import InvalidRequestError, NotFoundError
+from tierdex.files.folder import FileFolder
+from tierdex.files.parquet_file import open_parquet
+from tierdex.files.parquet_row import read_parquet_row
+from tierdex.files.row_templates import Template
+from tierdex.files.table_columns import TableColumns
+from tierdex.following.records import Record
+from tierdex.following.tables.table_rows import FileRows, RowNames
+from tierdex.resolving.arrow_values import json_of_row
+from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
+from tierdex.resolving.rule import Names
+
+if TYPE_CHECKING:
+    from tierdex.files.object_file import RangeFile
+    from tierdex.filesystem import FileSystem
+    from tierdex.index_service.answer import Entry
+    from tierdex.index_service.tables.followed_tables import FollowedTables
+    from tierdex.index_service.tables.table_state import TableFile, TableState
+    from tierdex.resolving.resolver import Wanted
+
+
+class TableRows:
+    """The rows of one topic's table. See `Resolver`."""
+
+    def __init__(self, filesystem: FileSystem, tables: FollowedTables, topic: str) -> None:
+        self._filesystem = filesystem
+        self._tables = tables
+        self._topic = topic
+
+    @property
+    def name(self) -> str:
+        state = self._tables.state_of(self._topic)
+        return self._topic if state is None else state.head.table
+
+    def where(self, entry: Entry) -> str:
+        place = entry.location or {}
+        return f"{entry.source or self.name}, row {place.get('position')}"
+
+    def fetch(self, entry: Entry, wanted: Wanted) -> Found | None:
+        """Return the row, None when the table's file is gone: the table's maintenance removed it."""
+        state = self._tables.require(self._topic)
+        place = entry.location or {}
+        if "position" not in place or "file" not in place:
+            raise InvalidRequestError(f"the entry is of no row of {state.head.table}")
+        number = state.number_of(place["file"])
+        if number is None:
+            raise InvalidRequestError(f"{state.head.table} has no file {place['file']}")
+        snapshot = state.snapshot_of(place.get("snapshot"))
+        columns = TableColumns.decode(state.columns_at(snapshot.step))
+        file = state.files[number]
+        raw = self._row(state, file, int(place["position"]))
+        if raw is None:
+            return None
+        row = columns.logical(raw, columns.columns, file.partition)
+        data = json_of_row(row)
+        if len(data) > wanted.max_bytes:
+            raise TooLargeError(len(data))
+        return Found(Record(0, 0, 0, None, data), _names(state, columns, raw, file))
+
+    def close(self) -> None:
+        pass
+
+    def _row(self, state: TableState, file: TableFile, position: int) -> Any | None:
+        parameters = state.head.options
+        said = {n: parameters[n] for n in ("endpoint_url", "region") if n in parameters}
+        question = "?" + "&".join(f"{n}={v}" for n, v in said.items()) if said else ""
+        folder = FileFolder(self._filesystem, state.head.root + question)
+        try:
+            with folder.opened(file.path) as opened:
+                group, row = _place_in(opened, file, position)
+                return read_parquet_row(opened, group, row)
+        except NotFoundError:
+            return None
+        except InvalidRequestError as error:
+            raise ChangedError(f"the file was changed: {error.detail}") from None
+
+
+def _place_in(opened: RangeFile, file: TableFile, position: int) -> tuple[int, int]:
+    """Return the row group of a position, and the row in it."""
+    with open_parquet(opened, file.path, "us") as parquet:
+        metadata = parquet.metadata
+        sizes = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+    begins = [0, *accumulate(sizes)]
+    if position >= begins[-1]:
+        raise InvalidRequestError(f"it has {begins[-1]} rows", field="position")
+    group = bisect_right(begins, position) - 1
+    return group, position - begins[group]
+
+
+def _names(state: TableState, columns: TableColumns, raw: Any, file: TableFile) -> Names:
+    """Return the keys and IDs of a row, by the templates that indexed it."""
+    head = state.head
+    names = RowNames(
+        tuple(Template.parse(key, field="key") for key in head.keys),
+        None if head.message_id is None else Template.parse(head.message_id, field="message_id"),
+    )
+    rows = FileRows(columns, TableColumns.decode(state.first_columns), names, 1 << 20)
+    keys: set[str] = set()
+    ids: set[str] = set()
+    for name, texts in rows.texts_of(raw, file.partition):
+        text = texts[0].as_py()
+        if text is not None:
+            (keys if name == "key" else ids).add(text)
+    return Names(keys, ids if head.message_id is not None else None)
