@@ -9,7 +9,7 @@ import pytest
 
 from tools.call_chains import read_chains, spelled_chains, spellings
 
-MOST_MODULES, MOST_ENTRIES = 409, 770  # of all chains together: lower them, never raise them
+MOST_MODULES, MOST_ENTRIES = 406, 766  # of all chains together: lower them, never raise them
 CALLER_OF_PUT = {"index"}
 CALLER_OF_APPEND = {
     "message_log", "checked_appends", "single_appends",
@@ -18,10 +18,7 @@ CALLER_OF_APPEND = {
     "active_journal", "queue_table",  # where the kernel's tables are
     "committer", "commit",  # the commit that it joins
 }  # fmt: skip
-WRITTEN_TIME = {
-    "times", "disk_errors", "operations", "query_guard",
-    "direct_puts",
-}  # fmt: skip
+WRITTEN_TIME = {"times", "direct_puts"}
 COMMIT = {
     "writer", "reader", "tables", "scan",
     "local_file",

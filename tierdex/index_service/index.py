@@ -209,6 +209,11 @@ class Index(OperatedIndex):
             is_taken = False
         if is_taken:
             return durability
+        if isinstance(timestamp, (str, datetime)) and self._writer is not None:
+            moment = to_ms(timestamp, "timestamp")
+            given: Any = topic, keys, message_id, moment, offset, size, queue_id
+            if self._writer.puts.put(given, durability):
+                return durability
         self._put_refused(
             topic, key, keys, message_id, queue_id, offset, size, timestamp, durability
         )
@@ -252,11 +257,6 @@ class Index(OperatedIndex):
         """
         with typed_disk_errors:
             writer = self._writing().writer  # first: a child of fork may call nothing else
-            if isinstance(timestamp, (str, datetime)):
-                moment = to_ms(timestamp, "timestamp")
-                given = CheckedPut(topic, keys, message_id, moment, offset, size, queue_id)
-                if writer.puts.put(given, durability):
-                    return
             if key is not None:
                 keys = self._one_key(key, None)
             entry = self._checker.check(topic, keys, message_id, queue_id, offset, size, timestamp)
