@@ -16,6 +16,7 @@ PAGES = (
     ROOT / "docs" / "tasks.md",
     ROOT / "docs" / "message_log.md",
     ROOT / "docs" / "follow.md",
+    ROOT / "docs" / "lake.md",
     ROOT / "docs" / "show.md",
 )
 BLOCKS = [block for page in PAGES for block in blocks_to_run(page)]
