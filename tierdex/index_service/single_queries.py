@@ -59,8 +59,10 @@ class SingleQueries:
         begun: Begun | None,
         options: QueryOptions,
         narrowed: Narrowed | None = None,
+        *,
+        of_table: bool = False,
     ) -> Answer:
-        """Answer a query on the general path, from where memory stopped."""
+        """Answer a query on the general path, from where memory stopped; see `LookupExecutor.run`."""
         fail = check_on_error(options.on_error)
         key_hash = None if begun is None else begun.key_hash
         request = make_request(self._components.settings, values, key_hash=key_hash)
@@ -75,6 +77,7 @@ class SingleQueries:
                 explain=options.explain,
                 fail=fail,
                 peer_round=peer_round,
+                of_table=of_table,
             )
             self._age.tell((answer,), limit, peer_round, fail=fail)
             if answer.explain is not None:

@@ -55,9 +55,9 @@ class TableQueries:
 
         def ask(count: int, cursor: str | None) -> Answer:
             page = values._replace(max_count=count, cursor=cursor)
-            return self._singles.go_on(page, None, options, narrowed)
+            return self._singles.go_on(page, None, options, narrowed, of_table=True)
 
-        told = self._singles.go_on(values, None, options, narrowed)
+        told = self._singles.go_on(values, None, options, narrowed, of_table=True)
         count, cursor = values.max_count, values.cursor
         assert isinstance(count, int)
         answer = self._live.page(

@@ -137,6 +137,32 @@ def test_batch_histogram_and_table_answer_live_rows_alone(index, path):
     assert index.histogram("orders", key="33").count == 0
 
 
+def test_reader_of_the_store_alone_calls_rows_missing_and_shows_no_dead_one(path, tmp_path):
+    store = f"file://{tmp_path}/store"
+    deltalake.write_deltalake(path, rows(0, 40))
+    with tierdex.Index.open(tmp_path / "data", store=store, **SMALL) as index:
+        index_once(index, f"delta:{path}", "orders", "id")
+        table_of(path).delete("id = 7")
+        index_once(index, f"delta:{path}", "orders", "id")
+        index.roll()
+        index.run_compaction()
+    with tierdex.Index.open(store=store, background=False) as reader:
+        for answer in (
+            reader.query("orders", key="7"),
+            *reader.query_batch([{"topic": "orders", "key": "7"}]),
+        ):
+            assert answer.entries == []
+            assert not answer.complete
+            assert "known where the table is followed" in answer.missing[0].reason
+        asked = pa.table({"topic": ["orders"], "key": ["7"]})
+        table = reader.query_batch_arrow(asked, on_error="partial")
+        assert table.num_rows == 0
+        assert b"missing" in table.schema.metadata
+    with tierdex.Index.open(tmp_path / "data", store=store, **SMALL) as index:
+        assert index.query("orders", key="7").entries == []
+        assert [entry.state for entry in index.query("orders", key="8").entries] == ["uploaded"]
+
+
 def test_row_is_shown_with_its_columns(index, path, tmp_path):
     deltalake.write_deltalake(path, rows(0, 40), partition_by=["name"])
     index_once(index, f"delta:{path}", "orders", "id")

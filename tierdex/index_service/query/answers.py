@@ -34,14 +34,16 @@ def answer_query(
     explain: bool,
     fail: bool,
     peer_round: PeerRound | None = None,
+    of_table: bool = False,
 ) -> Answer:
     """Answer a single query, going on from what memory told of it.
 
     Raises IncompleteAnswerError when `fail` and a file is missing.
     """
     result = executor.run(
-        Lookups.of([request]), request.cursor, begun=begun, explain=explain, peer_round=peer_round
-    )
+        Lookups.of([request]), request.cursor, begun=begun, explain=explain, peer_round=peer_round,
+        of_table=of_table,
+    )  # fmt: skip
     if fail:
         result.refuse_incomplete()
     (answer,) = answers_of(result)

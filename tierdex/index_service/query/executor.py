@@ -112,10 +112,12 @@ class LookupExecutor:
         begun: Begun | None = None,
         explain: bool = False,
         peer_round: PeerRound | None = None,
+        of_table: bool = False,
     ) -> Result:
         """Look up everything; a cursor, or what memory has `begun`, belongs to a single lookup.
 
-        Fills `peer_round`.
+        Fills `peer_round`. Without `of_table` rows of a lake's table are missing: the caller does not know
+        which of them are live.
 
         Raises CursorExpiredError, and UnavailableError when the file of the cursor cannot be read.
         """
@@ -128,6 +130,8 @@ class LookupExecutor:
             walk = self._walk_planned(run)
         else:
             walk = self._walk_beside_peers(run, self.peers)
+        if not of_table:
+            walk.matches.hide_tables()
         everywhere = self.read_view.missing() + run.round_.missing
         result = Result(
             walk.matches, walk.files, everywhere, run.round_.as_of(), cursor, run.trace,
@@ -157,6 +161,7 @@ class LookupExecutor:
             walk = Walk(self, lookups, files, trace, budget, forgotten=forgotten, may_replan=False)
             if not walk.run_at_once():
                 return None
+        walk.matches.hide_tables()
         # After the files: what is missing is named before it leaves the table.
         if not self.is_still_fresh(freshness):
             return None

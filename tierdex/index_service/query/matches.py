@@ -4,24 +4,28 @@ Rows come newest file first, and within a lookup newest arrival first: the order
 an entry are left out as they come, so that `counts` says what each lookup still wants. Only lookups with
 more than one row are looked at for that; most have one.
 
-Depends on lookups, repeats and entries.
+Depends on answer, indexfile, lookups, repeats and entries.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from tierdex.index_service.answer import Missing
 from tierdex.index_service.readers.entries import RowDecoder
 from tierdex.index_service.requests.repeats import EntrySet
+from tierdex.indexfile.source_schema import TABLE_ROW_SCHEMA
 
 if TYPE_CHECKING:
     from tierdex.fileparts.dictionary import Dictionaries
-    from tierdex.index_service.answer import Missing
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.table.file_handle import FileHandle
+
+
+_UNKNOWN: Final = "has rows of a lake's table: which are live is known where the table is followed"
 
 
 class FileMatches(NamedTuple):
@@ -89,6 +93,18 @@ class Matches:
         if len(found.rows):
             self.files.append(found)
             self.counts += np.bincount(found.numbers, minlength=len(self.counts))
+
+    def hide_tables(self) -> None:
+        """Call rows of a lake's table missing: without the table's state a dead one looks live."""
+        shown = []
+        for file in self.files:
+            if file.schema != TABLE_ROW_SCHEMA:
+                shown.append(file)
+                continue
+            numbers = np.unique(file.numbers)
+            self.counts -= np.bincount(file.numbers, minlength=len(self.counts))
+            self.missing.append(FileMissing(Missing(file.handle.file_id, _UNKNOWN), numbers))
+        self.files = shown
 
     def _keep_earlier(self, wanted: np.ndarray) -> None:
         """Note the entries of lookups (b1) that had one row so far."""
