@@ -25,15 +25,22 @@ if TYPE_CHECKING:
         Times,
     )
     from tierdex.following.follow import follow
-    from tierdex.index_service.answer import Answer, Entry, Explain, Missing, TableSeen, Unasked
+    from tierdex.index_service.answer import (
+        Answer,
+        Entry,
+        Explain,
+        Histogram,
+        KnownTopics,
+        Missing,
+        TableSeen,
+        Unasked,
+    )
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TableInfo, TopicInfo
-    from tierdex.index_service.forget.receipt import Receipt
+    from tierdex.index_service.forget.receipt import ForgetReceipt, Receipt
     from tierdex.index_service.health import NotReady
-    from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.index import Index
     from tierdex.index_service.ingest.disk_budget import DiskRoom
     from tierdex.index_service.journey import Journey
-    from tierdex.index_service.known_topics import KnownTopics
     from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.answer import (
         AppendReceipt,
@@ -44,7 +51,6 @@ if TYPE_CHECKING:
         TimerHour,
     )
     from tierdex.log_service.append.pending import PendingAppend, PendingBatch
-    from tierdex.log_service.forget.forget_receipt import ForgetReceipt
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.read.queue_reader import QueueReader
     from tierdex.settings import Settings
@@ -113,20 +119,19 @@ _HOMES = {
         "Lookup", "Texts", "Times",
     ),
     "tierdex.following.follow": ("follow",),
-    "tierdex.index_service.answer": ("Answer", "Entry", "Explain", "Missing", "TableSeen", "Unasked"),
+    "tierdex.index_service.answer": (
+        "Answer", "Entry", "Explain", "Histogram", "KnownTopics", "Missing", "TableSeen", "Unasked",
+    ),
     "tierdex.index_service.file_info": ("FileInfo", "NodeInfo", "TableInfo", "TopicInfo"),
     "tierdex.index_service.health": ("NotReady",),
     "tierdex.index_service.index": ("Index",),
-    "tierdex.index_service.histogram": ("Histogram",),
     "tierdex.index_service.journey": ("Journey",),
-    "tierdex.index_service.known_topics": ("KnownTopics",),
-    "tierdex.index_service.forget.receipt": ("Receipt",),
+    "tierdex.index_service.forget.receipt": ("ForgetReceipt", "Receipt"),
     "tierdex.index_service.shown_message": ("ShownMessage",),
     "tierdex.index_service.ingest.disk_budget": ("DiskRoom",),
     "tierdex.log_service.answer": (
         "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),
-    "tierdex.log_service.forget.forget_receipt": ("ForgetReceipt",),
     "tierdex.log_service.message_log": ("MessageLog",),
     "tierdex.log_service.append.pending": ("PendingAppend", "PendingBatch"),
     "tierdex.log_service.read.queue_reader": ("QueueReader",),

@@ -13,10 +13,9 @@ from functools import partial
 import numpy as np
 
 from tierdex.errors import IncompleteAnswerError, NotFoundError
-from tierdex.index_service.answer import Answer, Entry, Explain, Missing
+from tierdex.index_service.answer import Answer, Entry, Explain, KnownTopics, Missing
 from tierdex.index_service.file_info import NodeInfo, TopicInfo
 from tierdex.index_service.forget.receipt import Receipt
-from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.query.time_counts import in_buckets
 from tierdex.index_service.readers.page_cache import CacheUse
 from tierdex.index_service.requests.entry_rules import check_location, check_topic

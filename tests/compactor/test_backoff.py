@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tierdex.clock import ManualClock
-from tierdex.compactor.backoff import Backoff
+from tierdex.compactor.rounds import Backoff
 from tierdex.ids import SeededIds
 
 

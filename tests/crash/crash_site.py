@@ -10,7 +10,7 @@ from tests.stateful.model import Lookup
 from tests.stateful.world import ROOT, Site, World, identities_of
 from tierdex import Index
 from tierdex.ids import SeededIds
-from tierdex.index_service.opening.claiming import Claiming
+from tierdex.index_service.opening.folder_owner import Claiming
 from tierdex.index_service.opening.open import open_components
 from tierdex.seams import Seams
 from tierdex.settings import load_settings

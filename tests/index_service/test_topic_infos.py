@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.index_service.conftest import put
 from tierdex import Index
-from tierdex.index_service.view import topic_totals
+from tierdex.index_service.opening import catalogue
 
 ORDERS = ("orders", 2, 0, 1000, 1002)
 PAYMENTS = ("payments", 1, 0, 1001, 1001)
@@ -37,7 +37,7 @@ def test_reader_asks_each_published_file_once_and_few_at_a_time(index, tmp_path,
         put_both(index)
         index.roll()
         index.run_compaction()
-    monkeypatch.setattr(topic_totals, "READS_AT_ONCE", 1)
+    monkeypatch.setattr(catalogue, "READS_AT_ONCE", 1)
     with Index.open(store=tmp_path / "data" / "store") as reader:
         sent = []
         for _ in range(3):

@@ -15,7 +15,7 @@ from tierdex.clock import ManualClock
 from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.folders.folder_lock import acquire_folder_lock, read_holder
-from tierdex.lifecycle.folders.folder_node import read_folder_node
+from tierdex.lifecycle.folders.folder_notes import read_folder_node
 from tierdex.lifecycle.manifests.applied_commit import apply, with_checkpoint
 from tierdex.lifecycle.manifests.file_row import HashRange
 from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting

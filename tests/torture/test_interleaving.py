@@ -140,8 +140,8 @@ def test_nobody_stops_within_a_cached_property_whose_lock_all_objects_share():
 
 
 def test_nobody_stops_within_an_import_for_whose_lock_others_wait(monkeypatch):
-    name = "tierdex.compactor.backoff"
-    monkeypatch.setattr("tierdex.compactor.backoff", import_module(name))
+    name = "tierdex.compactor.rounds"
+    monkeypatch.setattr("tierdex.compactor.rounds", import_module(name))
     monkeypatch.delitem(sys.modules, name)
     threads = Interleaving(4, every=1)
     threads.run(dict.fromkeys("ab", lambda: import_module(name)))

@@ -19,6 +19,8 @@ from tierdex.index_service.answer import (
     Explain,
     FileExplain,
     Hint,
+    Histogram,
+    KnownTopics,
     LostOffsets,
     Missing,
     Stage,
@@ -26,13 +28,17 @@ from tierdex.index_service.answer import (
     Unasked,
 )
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TableInfo, TopicInfo
-from tierdex.index_service.forget.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
-from tierdex.index_service.histogram import Histogram
+from tierdex.index_service.forget.receipt import (
+    ForgetReceipt,
+    ForgottenMessage,
+    HeldFile,
+    LingeringObject,
+    Receipt,
+    RewrittenFile,
+)
 from tierdex.index_service.journey import Journey
-from tierdex.index_service.known_topics import KnownTopics
 from tierdex.index_service.shown_message import ShownMessage
 from tierdex.log_service.answer import MissingMessages
-from tierdex.log_service.forget.forget_receipt import ForgetReceipt, ForgottenMessage
 from tierdex.log_service.read_policy import ReadExplain
 
 _COMMON = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "state", "node")

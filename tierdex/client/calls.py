@@ -3,7 +3,7 @@
 Pure: a function returns the call, or yields the calls of which each waits for the answer before it
 (`Steps`). remote.py makes methods of them.
 
-Depends on answers, arrow, call, errors, histogram, receipt and value_rules.
+Depends on answers, arrow, call, errors, index_service.answer, receipt and value_rules.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tierdex.client import answers
 from tierdex.client.arrow import arrow_body, entry_columns, read_table
 from tierdex.client.call import ARROW_STREAM, Call, json_body, query_string
 from tierdex.errors import NotFoundError
+from tierdex.index_service.answer import DEFAULT_BUCKETS
 from tierdex.index_service.forget.receipt import name_of_request
-from tierdex.index_service.histogram import DEFAULT_BUCKETS
 from tierdex.value_rules import check_text, one_or_many
 
 if TYPE_CHECKING:
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 
     from tierdex.client.call import Steps
     from tierdex.column_types import Integers, KeyLists, Lookup, Texts, Times
-    from tierdex.index_service.answer import Answer
+    from tierdex.index_service.answer import Answer, Histogram, KnownTopics
     from tierdex.index_service.file_info import FileInfo, NodeInfo, TableInfo, TopicInfo
     from tierdex.index_service.forget.receipt import Receipt
-    from tierdex.index_service.histogram import Histogram
     from tierdex.index_service.journey import Journey
-    from tierdex.index_service.known_topics import KnownTopics
     from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, OnError
 

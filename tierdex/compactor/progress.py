@@ -1,18 +1,23 @@
-"""The numbers behind the compaction status: running jobs, totals, times, the last error.
+"""The numbers behind the compaction status: running jobs, totals, times, the last error, the backlog.
 
 The compactor's threads write them, each with one job at a time; any thread reads them. Every update
 replaces whole values under a lock.
 
-Depends on histogram.
+Depends on histogram and lifecycle.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tierdex.histogram import LONG, Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,4 +179,21 @@ def _describe_job(job: RunningJob, now_s: float) -> dict[str, Any]:
         "total_items": job.total_items,
         "done_bytes": job.done_bytes,
         "rate_items_s": round(job.done_items / elapsed),
+    }
+
+
+def describe_backlog(
+    local: Iterable[FileHandle], is_active: Callable[[FileHandle], bool], now_ms: int
+) -> dict[str, Any]:
+    """Return the backlog of local files, for the compaction status.
+
+    The file that is being written is not part of the backlog, but its oldest entry waits, too.
+    """
+    filled = [handle for handle in local if handle.item_count]
+    waiting = [handle for handle in filled if not is_active(handle)]
+    oldest = min((handle.begin_ms for handle in filled), default=None)
+    return {
+        "backlog_files": len(waiting),
+        "backlog_bytes": sum(handle.bytes for handle in waiting),
+        "oldest_unpublished_age_s": 0.0 if oldest is None else max(0, now_ms - oldest) / 1000,
     }

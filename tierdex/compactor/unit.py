@@ -14,7 +14,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierdex.compactor.backoff import Backoff
+from tierdex.compactor.rounds import Backoff
 from tierdex.errors import (
     ConflictError,
     CorruptFileError,

@@ -1,6 +1,6 @@
 """`Patience`: steps of a follower that are tried for ever, with growing pauses; trouble is said once.
 
-Depends on compactor.backoff, errors, seams and status.
+Depends on compactor.rounds, errors, seams and status.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tierdex.compactor.backoff import Backoff
+from tierdex.compactor.rounds import Backoff
 from tierdex.errors import UnavailableError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The classes of answers: entries, completeness, freshness, and the cost of a query.
+"""The classes of answers: entries, completeness, freshness, the cost of a query, histograms, topics.
 
 The embedded `Index` and the remote clients return the same classes. Times are int64 milliseconds
 since the epoch, sizes bytes.
@@ -9,7 +9,7 @@ Depends on shown_message and errors.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierdex.errors import without_places
 
@@ -245,3 +245,56 @@ def _made_when_read(owner: type, name: str) -> None:
 
 _made_when_read(Answer, "next_cursor")
 _made_when_read(Explain, "nodes")
+
+
+class KnownTopics(NamedTuple):
+    """The topics that any file of a view holds, sorted.
+
+    A topic of which an entry was acknowledged anywhere before `as_of` (int64 ms) is among them; of later
+    ones the nodes in `unasked` may hold entries that they have not published. `missing` names the nodes
+    because of which the list is older than was asked for (`fresh_within`), and files that are gone or
+    damaged.
+    """
+
+    names: list[str]
+    as_of: int
+    unasked: tuple[Unasked, ...]
+    missing: tuple[Missing, ...] = ()
+
+
+DEFAULT_BUCKETS: Final = 60
+BUCKETS_LEAST: Final = 10  # fewer would be wider than an int64 tells
+BUCKETS_MOST: Final = 1000
+
+
+@dataclass(slots=True)
+class Histogram:
+    """The entries of one lookup by time, in buckets of `width_ms` from `begin` on.
+
+    `begin` and `end` are the times (int64 ms) of the first and the last entry, None without entries; the last
+    bucket ends with `end`. `more`: the newest files had as many entries as were to be counted, and
+    older ones are left out. `complete`, `missing`, `as_of` and `unasked` are those of an `Answer`.
+    """
+
+    begin: int | None = None
+    end: int | None = None
+    width_ms: int = 1
+    counts: list[int] = field(default_factory=list)
+    more: bool = False
+    complete: bool = True
+    missing: list[Missing] = field(default_factory=list)
+    as_of: int = 0
+    unasked: tuple[Unasked, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """The entries that are counted."""
+        return sum(self.counts)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "count": self.count,
+            "missing": [missing.to_dict() for missing in self.missing],
+            "unasked": [unasked._asdict() for unasked in self.unasked],
+        }

@@ -22,8 +22,7 @@ from tierdex.index_service.view.node_ages import NO_NODES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
 
-    from tierdex.index_service.answer import Answer, Missing
-    from tierdex.index_service.histogram import Histogram
+    from tierdex.index_service.answer import Answer, Histogram, Missing
     from tierdex.index_service.peers.peer_round import PeerRound
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.index_service.view.read_view import ReadView

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.disk_errors import typed_disk_errors, with_disk_errors
 from tierdex.errors import InvalidRequestError
 from tierdex.fork import Refusing, forked_error, tell_child
-from tierdex.index_service.answer import Answer
-from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
+from tierdex.index_service.answer import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS, Answer
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.requests.entry_rules import (
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from tierdex.column_types import KeyLists, Lookup, Texts, Times
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
-    from tierdex.index_service.histogram import Histogram
+    from tierdex.index_service.answer import Histogram
     from tierdex.index_service.opening.components import Components
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.indexfile.schema import Schema
@@ -134,7 +133,7 @@ class Index(OperatedIndex):
         if checked.kernel_cache_dir is not None:
             # numba fixes its cache folder when the first kernel is loaded, which the next import does
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
-        from tierdex.index_service.opening.claiming import Claiming
+        from tierdex.index_service.opening.folder_owner import Claiming
         from tierdex.index_service.opening.open import open_components
         from tierdex.seams import Seams
 

@@ -27,8 +27,7 @@ from tierdex.index_service.answer import Missing, Unasked, without_repeats
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tierdex.index_service.answer import Answer, Entry, LostOffsets
-    from tierdex.index_service.known_topics import KnownTopics
+    from tierdex.index_service.answer import Answer, Entry, KnownTopics, LostOffsets
     from tierdex.value_rules import OnError
 
     _Ask = Callable[[list[dict[str, Any]], int], list[Answer]]

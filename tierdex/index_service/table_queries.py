@@ -3,7 +3,7 @@
 A page of entries is taken first, and what it lacks of live ones behind it: after a rewrite of the table the
 newest entry of a key is nearly always the live one. Batches as tables are filtered column by column.
 
-Depends on answer, batch, opening, histogram, query, requests, single_queries, tables, errors and numpy.
+Depends on answer, batch, opening, query, requests, single_queries, tables, errors and numpy.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tierdex.column_types import Lookup
-    from tierdex.index_service.answer import Answer
-    from tierdex.index_service.histogram import Histogram
+    from tierdex.index_service.answer import Answer, Histogram
     from tierdex.index_service.opening.components import Components
     from tierdex.index_service.requests.id_time import Narrowed
     from tierdex.index_service.single_queries import SingleQueries

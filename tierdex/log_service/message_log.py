@@ -4,7 +4,7 @@ The facade checks the arguments, calls the component that does the work, and ret
 writes a data folder; any number of processes read. Any thread may call any method. Every error is a
 TierdexError. In a child of fork every call on the parent's log raises ForkedError, and `close` does nothing.
 
-Depends on disk_errors, seams, settings, times, value_rules, index_service.opening.claiming, hints and the
+Depends on disk_errors, seams, settings, times, value_rules, index_service.opening.folder_owner, hints and the
 rest of log_service.
 """
 
@@ -110,7 +110,7 @@ class MessageLog(OperatedLog):
         checked = load_settings(**settings)
         if checked.kernel_cache_dir is not None:
             os.environ.setdefault("TIERDEX_KERNEL_CACHE_DIR", checked.kernel_cache_dir)
-        from tierdex.index_service.opening.claiming import Claiming
+        from tierdex.index_service.opening.folder_owner import Claiming
         from tierdex.log_service.open_log import IndexChoice, open_log
         from tierdex.seams import Seams
 

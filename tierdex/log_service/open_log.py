@@ -9,7 +9,7 @@
 
 A log that was not closed in order goes on in a new journal of the next generation: offsets may have been
 given to messages that are gone. Depends on background, compactor, fileparts, lifecycle, logfile,
-index_service.opening.claiming and the rest of log_service.
+index_service.opening.folder_owner and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tierdex.errors import (
 )
 from tierdex.fileparts.predecessor import NO_PREDECESSOR
 from tierdex.filesystem import make_durable_folder
-from tierdex.index_service.opening.claiming import Claiming
+from tierdex.index_service.opening.folder_owner import Claiming
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folders.folder_lock import (
@@ -38,8 +38,12 @@ from tierdex.lifecycle.folders.folder_lock import (
     acquire_folder_lock,
     make_holder_text,
 )
-from tierdex.lifecycle.folders.folder_node import read_folder_node, settle_node, write_folder_node
-from tierdex.lifecycle.folders.folder_number import FolderNumber
+from tierdex.lifecycle.folders.folder_notes import (
+    FolderNumber,
+    read_folder_node,
+    settle_node,
+    write_folder_node,
+)
 from tierdex.lifecycle.folders.gap import drop_behind_a_gap
 from tierdex.lifecycle.folders.recovery import (
     apply_recovery,

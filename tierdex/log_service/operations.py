@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tierdex.compactor.backlog import describe_backlog
+from tierdex.compactor.progress import describe_backlog
 from tierdex.disk_errors import with_disk_errors
 from tierdex.errors import (
     CorruptFileError,
@@ -35,11 +35,11 @@ from tierdex.value_rules import check_seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tierdex.index_service.forget.receipt import ForgetReceipt
     from tierdex.index_service.ingest.disk_budget import DiskRoom
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.answer import TimerHour
     from tierdex.log_service.checked_reads import CheckedReads
-    from tierdex.log_service.forget.forget_receipt import ForgetReceipt
     from tierdex.log_service.log_components import LogComponents, LogWriting
     from tierdex.times import Time
 

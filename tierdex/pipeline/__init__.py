@@ -22,33 +22,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tierdex.pipeline.entry_scan import entries
     from tierdex.pipeline.indexing.build_job import build
     from tierdex.pipeline.indexing.log_index_job import index_log
     from tierdex.pipeline.indexing.row_fetch import fetch_rows
     from tierdex.pipeline.indexing.table_index import index_table
     from tierdex.pipeline.jobs.scan_report import last_scan
-    from tierdex.pipeline.key_predicate import key_is
     from tierdex.pipeline.lookups.lookup_job import lookup
     from tierdex.pipeline.merging.merge_job import collect_garbage, merge
-    from tierdex.pipeline.message_scan import messages
     from tierdex.pipeline.registration import register
+    from tierdex.pipeline.row_scans import entries, key_is, messages
     from tierdex.pipeline.session import make_session, plain_errors
     from tierdex.pipeline.verify_job import verify
 
 _HOMES = {  # no module has the name of a function: importing it would hide the function
     "build": "indexing.build_job",
     "collect_garbage": "merging.merge_job",
-    "entries": "entry_scan",
+    "entries": "row_scans",
     "fetch_rows": "indexing.row_fetch",
     "index_log": "indexing.log_index_job",
     "index_table": "indexing.table_index",
-    "key_is": "key_predicate",
+    "key_is": "row_scans",
     "last_scan": "jobs.scan_report",
     "lookup": "lookups.lookup_job",
     "make_session": "session",
     "merge": "merging.merge_job",
-    "messages": "message_scan",
+    "messages": "row_scans",
     "plain_errors": "session",
     "register": "registration",
     "verify": "verify_job",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.simulated_disk import SimulatedFileSystem
 from tests.stateful.world import World
-from tierdex.lifecycle.folders.folder_number import FolderNumber
+from tierdex.lifecycle.folders.folder_notes import FolderNumber
 
 _ROOT = Path("/data")
 

@@ -1,4 +1,4 @@
-"""Models of the operator's routes: files, nodes, expiry, forgetting, compaction.
+"""Models of the operator's routes: files, nodes, expiry, forgetting, compaction, the service itself.
 
 Depends on pydantic and models.
 """
@@ -199,3 +199,36 @@ class Compaction(BaseModel):
     """The compactor's state: backlog, running job, last error, totals, oldest unpublished age."""
 
     model_config = ConfigDict(extra="allow")
+
+
+class Status(BaseModel):
+    """The state of the service."""
+
+    status: str
+
+
+class Access(BaseModel):
+    """Who the caller is and may do, and what this service has: a message log, messages to show.
+
+    `rights` are as in `tierdex keys create --scope`; `admin`: they cover every route.
+    """
+
+    kind: Literal["key", "token", "anonymous"]
+    name: str
+    rights: list[str]
+    admin: bool
+    log: bool
+    messages: bool
+
+
+class Version(BaseModel):
+    """The running program."""
+
+    name: str
+    version: str
+
+
+class Rolled(BaseModel):
+    """`rolled`: the unsealed file was not empty."""
+
+    rolled: bool

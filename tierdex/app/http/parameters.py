@@ -3,7 +3,7 @@
 A number is digits, a boolean is `true` or `false`, a time is what `times` says. A name must
 be known and given once; text must be UTF-8. The index checks the meaning of the values.
 
-Depends on pydantic, models, message_models, times, histogram, schema, settings and value_rules.
+Depends on pydantic, models, message_models, times, index_service.answer, schema, settings and value_rules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tierdex.app.http.models import (
     asked_time,
 )
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.histogram import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
+from tierdex.index_service.answer import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
 from tierdex.indexfile.schema import MESSAGE_RANGES
 from tierdex.settings import MIB, NODE_PATTERN
 from tierdex.times import MS_PATTERN

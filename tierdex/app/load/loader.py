@@ -17,15 +17,17 @@ Depends on clock, errors, filesystem and the other modules of this folder.
 
 from __future__ import annotations
 
+import os
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from tierdex.app.load.entry_batches import Batches, make_batches
 from tierdex.app.load.file_load import FileLoad, Portion
 from tierdex.app.load.loaded_file import is_unchanged
-from tierdex.app.load.read_ahead import work_ahead
 from tierdex.app.load.sources import Sources
 from tierdex.clock import Bell, SystemClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, NotFoundError
@@ -33,6 +35,7 @@ from tierdex.filesystem import LocalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+    from concurrent.futures import Future
 
     from tierdex.app.load.entry_batches import BadRow, Batch
     from tierdex.app.load.plan import LoadOptions
@@ -294,3 +297,42 @@ class Loader:
             self._index.flush("disk")
             self._register.remember(list(self._unnoted.values()))
         self._unnoted.clear()
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def work_ahead(
+    items: Generator[T, None, None], work: Callable[[T], R]
+) -> Generator[tuple[T, R], None, None]:
+    """Yield (item, result) in order; every core works, a few items ahead of the caller.
+
+    What `work` raises is raised at its item, what `items` raises after the results before it. `items` is
+    closed at the end.
+    """
+    cores = len(os.sched_getaffinity(0))
+    waiting: deque[tuple[T, Future[R]]] = deque()
+    failure: Exception | None = None
+    with ThreadPoolExecutor(cores, "tierdex-load") as pool, closing(items):
+        try:
+            while failure is None:
+                try:
+                    item = next(items)
+                except StopIteration:
+                    break
+                except Exception as error:  # noqa: BLE001 - raised below, behind what came before it
+                    failure = error
+                    break
+                waiting.append((item, pool.submit(work, item)))
+                if len(waiting) > cores:
+                    item, done = waiting.popleft()
+                    yield item, done.result()
+            while waiting:
+                item, done = waiting.popleft()
+                yield item, done.result()
+        finally:
+            for _, unused in waiting:
+                unused.cancel()
+    if failure is not None:
+        raise failure

@@ -5,21 +5,21 @@ Depends on file_info, compactor, readers, view, indexfile and the store.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from tierdex.compactor.backlog import describe_backlog
+from tierdex.compactor.progress import describe_backlog
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo, describe_handle
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
 from tierdex.index_service.view.topic_names import TopicNames
-from tierdex.index_service.view.topic_totals import topic_totals
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
+from tierdex.indexfile.compacted.sidecar import TopicRow
 from tierdex.indexfile.compacted.statistics import COMPACTED_AT, COMPACTION_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tierdex.clock import Clock
     from tierdex.compactor.components import CompactorComponents
@@ -149,3 +149,36 @@ class Catalogue:
             return shown
         gone = {row.uuid for row in expire(self._compaction, rows)}
         return [info for info, row in zip(shown, rows, strict=True) if row.uuid in gone]
+
+
+READS_AT_ONCE: Final = 32  # files, two small requests each
+
+
+def topic_totals(handles: Sequence[FileHandle], names: TopicNames) -> list[TopicInfo]:
+    """Return the topics of these files (newest first), sorted. Raises what the store raises."""
+    found = {name: TopicInfo(name) for name in names.of(handles)}
+    reads = READS_AT_ONCE
+    for handle in handles:
+        if not handle.item_count:
+            continue
+        held = list((handle.reader.topics if handle.row is None else names.known(handle)) or ())
+        times = handle.min_time, handle.max_time
+        rows = [TopicRow(held[0], handle.item_count, *times)] if len(held) == 1 else _kept(handle)
+        if rows is None and isinstance(handle.reader, PublishedFile) and reads:
+            rows, reads = handle.reader.listed_topics, reads - 1
+        if rows is None:
+            whole = {"uncounted": handle.item_count}
+            rows = [TopicRow(topic, 0, *times) for topic in held]
+        else:
+            whole = {}
+        for topic, *counted in rows:
+            found[topic] = found.get(topic, TopicInfo(topic)).with_file(*counted, **whole)
+    return [found[topic] for topic in sorted(found)]
+
+
+def _kept(handle: FileHandle) -> list[TopicRow] | None:
+    """Return what a file lists when that is here, None for a chained file: it lists nothing."""
+    reader = handle.reader
+    if isinstance(reader, CompactedFile):
+        return reader.listed_topics
+    return reader.kept_topics() if isinstance(reader, PublishedFile) else None

@@ -1,4 +1,4 @@
-"""A data folder's right to its node: a small file `DATA/OWNER`.
+"""A data folder's right to its node: a small file `DATA/OWNER`, and what a caller permits an opening.
 
 ::
 
@@ -24,7 +24,7 @@ import json
 import logging
 import zlib
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierdex.whole_file import replace_file
 
@@ -32,6 +32,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+
+
+class Claiming(NamedTuple):
+    """`adopt`: publish the folder's files under another node. `takeover`: fence a living owner.
+
+    `accept_rollback`: go on although the store knows less of the node than before. `lossy`: go on with a
+    log of which some may lie on another disk alone.
+    """
+
+    adopt: bool = False
+    takeover: bool = False
+    accept_rollback: bool = False
+    lossy: bool = False
+
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ and are not published; the node's manifest tells the folder that had the node la
 adopted folder has its past with another node. Without such a record the numbers of the files tell:
 each is a time before everything in its file, by the clock of that time.
 
-Depends on folder_node, folder_owner, open_view, claiming, unpublished and lifecycle.
+Depends on folder_notes, folder_owner, open_view, unpublished and lifecycle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tierdex.index_service.opening.folder_owner import FolderOwner
-from tierdex.lifecycle.folders.folder_node import read_folder_node
+from tierdex.lifecycle.folders.folder_notes import read_folder_node
 from tierdex.lifecycle.manifests.manifest import NodeOwner
 from tierdex.lifecycle.manifests.standing import through_of
 from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
@@ -24,7 +24,7 @@ from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantine
 if TYPE_CHECKING:
     from tierdex.compactor.unpublished import UnpublishedFiles
     from tierdex.filesystem import FileSystem
-    from tierdex.index_service.opening.claiming import Claiming
+    from tierdex.index_service.opening.folder_owner import Claiming
     from tierdex.index_service.opening.open_view import View
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.store_time import StoreTime

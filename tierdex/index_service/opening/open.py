@@ -18,8 +18,8 @@ from tierdex.lifecycle.paths import DataPaths
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tierdex.index_service.opening.claiming import Claiming
     from tierdex.index_service.opening.components import Components
+    from tierdex.index_service.opening.folder_owner import Claiming
     from tierdex.index_service.opening.leader import Leader
     from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.shelf import Shelf

@@ -29,7 +29,7 @@ from tierdex.index_service.opening.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
 from tierdex.index_service.view.read_view import ReadView
 from tierdex.index_service.view.shelf import LocalFiles
-from tierdex.lifecycle.folders.folder_node import read_folder_node, settle_node
+from tierdex.lifecycle.folders.folder_notes import read_folder_node, settle_node
 from tierdex.lifecycle.manifests.manifest_log import list_nodes
 from tierdex.lifecycle.manifests.standing import NO_OWNER
 from tierdex.lifecycle.nodes.node_reading import READING_ERRORS

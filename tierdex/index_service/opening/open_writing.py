@@ -57,8 +57,12 @@ from tierdex.index_service.view.shelf import LocalFiles
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folders.folder_lock import acquire_folder_lock, make_holder_text
-from tierdex.lifecycle.folders.folder_node import read_folder_node, settle_node, write_folder_node
-from tierdex.lifecycle.folders.folder_number import FolderNumber
+from tierdex.lifecycle.folders.folder_notes import (
+    FolderNumber,
+    read_folder_node,
+    settle_node,
+    write_folder_node,
+)
 from tierdex.lifecycle.folders.gap import drop_behind_a_gap
 from tierdex.lifecycle.folders.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.lifecycle.folders.transition import retire
@@ -74,7 +78,7 @@ if TYPE_CHECKING:
 
     from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
-    from tierdex.index_service.opening.claiming import Claiming
+    from tierdex.index_service.opening.folder_owner import Claiming
     from tierdex.index_service.opening.leader import Leader
     from tierdex.index_service.opening.open_view import Places, View
     from tierdex.lifecycle.manifests.file_row import FileRow

@@ -3,7 +3,7 @@
 A count reads every page that holds the key, where a query stops when its page is full. So it is bounded as
 one query is (`query_max_requests`, `query_max_items`), and stops at `max_count` entries: newest files first.
 
-Depends on executor, histogram, requests and numpy.
+Depends on executor, answer, requests and numpy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tierdex.index_service.histogram import Histogram
+from tierdex.index_service.answer import Histogram
 from tierdex.index_service.requests.lookups import Lookups
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ Here it is made, opened, recovered, read again and closed; `ChainedReader` answe
 `ChainedWriter` appends, syncs and seals.
 
 Sizes are bytes, times int64 ms. This module knows neither states nor folders: the caller names, renames
-and removes files, and syncs their folder. Depends on fileparts, batch_scan, check, old_pages, reader,
+and removes files, and syncs their folder. Depends on fileparts, batch_scan, check, reader,
 seal, batch_statistics, view, writer, header, layout and lookup.
 """
 
@@ -26,7 +26,6 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.chained.batch_scan import held_rows, scan_anew, scan_file
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.chained.check import check_chained
-from tierdex.indexfile.chained.old_pages import cut_behind, write_recovered
 from tierdex.indexfile.chained.reader import Published
 from tierdex.indexfile.chained.seal import read_tail
 from tierdex.indexfile.chained.view import ChainedView
@@ -41,6 +40,34 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem, OpenFile
     from tierdex.indexfile.chained.batch_scan import Holds
     from tierdex.indexfile.schema import Schema
+
+_PIECE_BYTES = 1 << 20
+
+
+def write_recovered(file: OpenFile, header: FileHeader, slots: np.ndarray, end: int) -> None:
+    """Write the header and the rows up to `end` again, and between them new `slots`. Raises OSError."""
+    file.reserve(0, end)  # a copied file may have holes where its writer had reserved blocks
+    _write_again(file, 0, layout.HEADER_BYTES)
+    file.write_at(layout.HEADER_BYTES, slots.view(np.uint8).data)
+    _write_again(file, layout.rows_position(header.slot_count), end)
+
+
+def cut_behind(file: OpenFile, header: FileHeader, end: int) -> None:
+    """Zero the record behind `end`, durably: a batch that was cut off verifies, and would be found again.
+
+    Durable before anything is appended: the log whose messages it names gives their offsets anew.
+    """
+    length = min(layout.BATCH_RECORD_BYTES, header.full_length - end)
+    if length and file.read_at(end, length).strip(b"\0"):
+        file.reserve(end, length)
+        file.write_at(end, bytes(length))
+        file.sync()
+
+
+def _write_again(file: OpenFile, begin: int, end: int) -> None:
+    for position in range(begin, end, _PIECE_BYTES):
+        file.write_at(position, file.read_at(position, min(end - position, _PIECE_BYTES)))
+
 
 __all__ = ["ChainedFile", "FileFullError", "Lookup", "Published"]
 

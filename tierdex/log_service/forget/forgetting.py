@@ -27,12 +27,16 @@ from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, TierdexError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.forget.forgetting import check_places
-from tierdex.index_service.forget.receipt import HeldFile, RewrittenFile
+from tierdex.index_service.forget.receipt import (
+    ForgetReceipt,
+    ForgottenMessage,
+    HeldFile,
+    RewrittenFile,
+)
 from tierdex.index_service.requests.query import make_names
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.forgotten import AskedHash
 from tierdex.lifecycle.paths import make_file_id
-from tierdex.log_service.forget.forget_receipt import ForgetReceipt, ForgottenMessage
 from tierdex.log_service.forget.forget_search import Searched, add_forgotten, find_places
 from tierdex.log_service.levels import Level
 from tierdex.log_service.notes.forgotten_messages import ForgetRequest, HeldBefore

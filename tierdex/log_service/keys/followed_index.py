@@ -8,7 +8,7 @@
 
 A writer dispatches within moments; after a crash it does so when it is opened next. What it did not yet
 would look absent, so it is found here. Depends on answer, dispatcher, errors, index_service,
-indexed_note, indexfile, lifecycle, log_index, published_note and reads.
+indexfile, lifecycle, log_index, published_note and reads.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ import numpy as np
 
 from tierdex.errors import CorruptFileError, InvalidRequestError, TierdexError
 from tierdex.index_service.index import Index
-from tierdex.index_service.opening.claiming import Claiming
+from tierdex.index_service.opening.folder_owner import Claiming
 from tierdex.index_service.opening.open import open_components
 from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.keys.dispatcher import Dispatcher
-from tierdex.log_service.keys.indexed_note import read_indexed
 from tierdex.log_service.keys.log_index import NOT_KNOWN, source_of
-from tierdex.log_service.notes.published_note import PublishedNote
+from tierdex.log_service.notes.published_note import PublishedNote, read_indexed
 from tierdex.log_service.read.reads import QueuePosition
 
 if TYPE_CHECKING:

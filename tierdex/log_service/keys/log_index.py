@@ -7,7 +7,7 @@
     publish  log files by the index's compactor, before index files that cover them (`Leader.may_publish`)
     loss     a failed sync took messages: the index is opened anew, which cuts it as after a crash
 
-Depends on answer, compactor, dispatcher, committer, indexed_note, levels, errors, lifecycle, index_service
+Depends on answer, compactor, dispatcher, committer, published_note, levels, errors, lifecycle, index_service
 and indexfile.
 """
 
@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from tierdex.compactor.worker import STORE_WORKER
 from tierdex.errors import FencedError, TierdexError, UnavailableError
 from tierdex.index_service.index import Index
-from tierdex.index_service.opening.claiming import Claiming
+from tierdex.index_service.opening.folder_owner import Claiming
 from tierdex.index_service.opening.open import open_components
 from tierdex.index_service.view.node_ages import NodeAges
 from tierdex.indexfile.source import Source
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.keys.dispatcher import Dispatcher
-from tierdex.log_service.keys.indexed_note import note_indexed, read_indexed
 from tierdex.log_service.levels import Level
+from tierdex.log_service.notes.published_note import note_indexed, read_indexed
 from tierdex.value_rules import INT64_MAX
 
 if TYPE_CHECKING:

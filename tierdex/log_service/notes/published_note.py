@@ -9,12 +9,17 @@ knows both as well: a note that is missing or damaged is made anew from the stor
     one line of text    checksum of all that follows it, then JSON: generation, files
     queue table         where queues end (`logfile.queue_ends`)
 
-Depends on errors, fileparts, lifecycle, logfile and whole_file.
+The small file `DATA/log/INDEXED` notes how far the published index of the log goes. Index files note it
+themselves (`indexfile.source`), but a published one may be merged away, into the files of another node, and
+then this folder does not have it. It is written, durably, before the local copy of an index file goes.
+
+Depends on errors, fileparts, indexfile, lifecycle, logfile and whole_file.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -23,6 +28,7 @@ import google_crc32c
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
 from tierdex.fileparts.predecessor import Predecessor
+from tierdex.indexfile.source import decode_source
 from tierdex.lifecycle.paths import PUBLISHED_NOTE
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 from tierdex.whole_file import read_file, replace_file
@@ -152,3 +158,30 @@ def refuse_published(filesystem: FileSystem, root: Path) -> None:
             "a part of this log is published: open it with `index=True` and its `store`",
             field="index",
         )
+
+
+_INDEXED_NAME: Final = "INDEXED"
+_BYTES_MAX: Final = 400
+
+
+def note_indexed(filesystem: FileSystem, root: Path, source: Source) -> None:
+    """Note that everything up to `source` is in published index files. Raises OSError."""
+    replace_file(filesystem, root / _INDEXED_NAME, _encode_source(source.encode()))
+
+
+def read_indexed(filesystem: FileSystem, root: Path) -> Source | None:
+    """Return the position, None where none was noted, or it does not verify. Raises OSError."""
+    try:
+        with closing(filesystem.open(root / _INDEXED_NAME)) as file:
+            found = file.read_at(0, _BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    try:
+        data = bytes.fromhex(found.partition(b" ")[0].decode())
+        return decode_source(data) if found == _encode_source(data) else None
+    except ValueError:
+        return None
+
+
+def _encode_source(data: bytes) -> bytes:
+    return f"{data.hex()} {zlib.crc32(data):08x}\n".encode()

@@ -3,7 +3,7 @@
 A log's own index is published beside it. It may be missing: lost, or given up. What is built lies in a
 shared node, which jobs may write (`log_index_node`); the sink makes its files.
 
-Depends on errors, build_job, job_store, log_index_node, message_scan, options, snapshot and table_index.
+Depends on errors, build_job, job_store, log_index_node, row_scans, options, snapshot and table_index.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tierdex.pipeline.jobs.job_store import StoreLink
 from tierdex.pipeline.jobs.options import TARGET_ENTRIES
 from tierdex.pipeline.jobs.snapshot import take_log_snapshot
 from tierdex.pipeline.logs.log_index_node import index_node_of
-from tierdex.pipeline.message_scan import messages
+from tierdex.pipeline.row_scans import messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A published log file in a task: its sidecar, kept open in the worker process for later tasks.
 
-Depends on log_service, logfile, open_files and the store.
+Depends on log_service, logfile, worker_process and the store.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.log_service.files.whole_object import open_grouped_tail
-from tierdex.pipeline.jobs.open_files import OpenFiles
+from tierdex.pipeline.jobs.worker_process import OpenFiles
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.manifests.file_row import FileRow

@@ -12,7 +12,7 @@ not fetched would fail its checksum.
 
 Files stay open in the worker process for later tasks.
 
-Depends on indexfile, open_files, the store and fileparts.
+Depends on indexfile, worker_process, the store and fileparts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tierdex.fileparts.filter import partitions_of
 from tierdex.fileparts.footer import read_footer
 from tierdex.fileparts.layout import Part
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.pipeline.jobs.open_files import OpenFiles
+from tierdex.pipeline.jobs.worker_process import OpenFiles
 
 if TYPE_CHECKING:
     from tierdex.lifecycle.manifests.file_row import FileRow

@@ -7,7 +7,7 @@ batch whose commit it is not sure of, and the manifest has the last batch of eac
 Spark makes and commits a writer in processes of their own. Modules that only tasks need are
 imported in tasks, since loading the kernels takes longer than a commit.
 
-Depends on file_builder, plain_refusals, publishing, small_merges, lifecycle and snapshot.
+Depends on file_builder, plain_refusals, publishing, merge_task, lifecycle and snapshot.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         node = JobNode(store, self._options.node)
         state = node.publish_batch(query_id, batchId, _rows_of(messages))
         if self._options.merge_small:
-            from tierdex.pipeline.merging.small_merges import merge_small_files
+            from tierdex.pipeline.merging.merge_task import merge_small_files
 
             merge_small_files(store, node)
         node.collect_now_and_then(state)

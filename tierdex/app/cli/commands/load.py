@@ -5,7 +5,9 @@ Depends on app.load, disk_errors, errors and the rest of app.cli.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import signal
+import threading
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +17,6 @@ import typer
 
 from tierdex.app.cli.inputs.opening import DEFAULT_DATA, Target, opened_for_writing, parse_settings
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.asked_to_stop import asked_to_stop
 from tierdex.app.cli.terminal.exits import Exit, say
 from tierdex.app.cli.terminal.options import Form, Level
 from tierdex.app.cli.terminal.output import write_fields
@@ -25,6 +26,8 @@ from tierdex.errors import InvalidRequestError
 from tierdex.value_rules import check_durability
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tierdex.app.load.entry_batches import BadRow
     from tierdex.app.load.loader import LoadReport
 
@@ -202,3 +205,23 @@ def _tell(output: Form, report: LoadReport, rejects: _BadRows, *, is_remembered:
         )
     if report.waiting:
         raise typer.Exit(Exit.INCOMPLETE)
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[Callable[[], bool]]:
+    """Yield what says whether Ctrl-C was pressed. Only the main thread hears of it."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def hear(_number: int, _frame: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -25,6 +25,7 @@ from tierdex.app.http.admin_models import (
     Nodes,
     Receipt,
     ResumeOrder,
+    Rolled,
     Verified,
 )
 from tierdex.app.http.body import NO_BODY, NOTHING, json_body, request_body
@@ -32,7 +33,6 @@ from tierdex.app.http.models import Nothing
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, record_of, service_of, tagged_response
-from tierdex.app.http.service_models import Rolled
 from tierdex.app.rights import Scope
 from tierdex.errors import NotFoundError
 

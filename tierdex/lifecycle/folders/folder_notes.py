@@ -1,15 +1,20 @@
-"""The node of a data folder: a small file `DATA/NODE`, written when the folder is first opened.
+"""Two notes of a data folder: its node (`DATA/NODE`), and its highest file number (`DATA/NUMBER`).
 
 Files in the folder have numbers, not nodes. Opened under another node's name they would be
 published twice, and a reader beside the writer would give them ids that no cursor or manifest
 knows. So the name is taken from the folder where none is given, and another name is refused, unless
 the folder is *adopted*: its files go on under the new name.
 
+Numbers order files by birth. The manifest and the files in the folder tell the highest one. But a
+process may start while the store cannot be reached, with all files published and gone from the
+folder, and with its clock set back: without the note its next file would be ordered before older ones.
+
 Depends on lifecycle and the ground.
 """
 
 from __future__ import annotations
 
+import zlib
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -57,3 +62,40 @@ def settle_node(settings: Settings, recorded: str | None, root: Path, *, adopt: 
             field="node",
         )
     return settings.model_copy(update={"node": recorded})
+
+
+_NUMBER_NAME = "NUMBER"
+_DIGITS = 20
+_NUMBER_BYTES = _DIGITS + 10  # a space, the checksum, a new line
+
+
+class FolderNumber:
+    """The note of one folder. `note` is for one thread at a time."""
+
+    def __init__(self, filesystem: FileSystem, root: Path) -> None:
+        self._filesystem = filesystem
+        self._path = root / _NUMBER_NAME
+        self.highest = _read_number(filesystem, self._path)
+
+    def note(self, number: int) -> None:
+        """Write the number, durably, if it is above the known one. Raises OSError."""
+        if number <= self.highest:
+            return
+        replace_file(self._filesystem, self._path, _encode_number(number))
+        self.highest = number
+
+
+def _encode_number(number: int) -> bytes:
+    digits = b"%020d" % number
+    return b"%s %08x\n" % (digits, zlib.crc32(digits))
+
+
+def _read_number(filesystem: FileSystem, path: Path) -> int:
+    """Return the number; 0 when it is absent or damaged, since the note is only a help."""
+    try:
+        with closing(filesystem.open(path)) as file:
+            data = file.read_at(0, _NUMBER_BYTES + 1)
+    except OSError:
+        return 0
+    digits = data[:_DIGITS]
+    return int(digits) if digits.isdigit() and data == _encode_number(int(digits)) else 0
