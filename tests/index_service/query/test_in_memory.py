@@ -495,3 +495,23 @@ def test_explained_lookup_that_leaves_memory_tells_of_all_files(published, store
     assert len(lines) == len(answer.explain.files) == len(published.files())
     assert sum(line.entries for line in lines.values()) == 3
     assert answer.explain.requests == 2
+
+
+def test_files_that_changed_since_memory_was_searched_are_told_once(published, monkeypatch):
+    published.query("orders", key="k0")
+    published._components.read_view._manifests._pages._ranges.clear()
+    memory = published._from_memory
+
+    def told(*arguments):
+        begun = memory(*arguments)
+        published.roll()
+        put(published, "k0", 7)
+        published.flush("os")
+        return begun
+
+    monkeypatch.setattr(published, "_from_memory", told)
+    answer = published.query("orders", key="k0", explain=True)
+    assert offsets(answer) == [7, 2, 1, 0]
+    names = [line.file_id for line in answer.explain.files]
+    assert len(names) == len(set(names)) == len(published.files())
+    assert sum(line.entries for line in answer.explain.files) == 4

@@ -216,13 +216,16 @@ class LookupExecutor:
             with self.table.snapshot() as snapshot:
                 files = run.round_.added_to(snapshot.file_list)
                 budget = self._budget(run.lookups)
+                begun = self._usable(run.begun, files)
+                if begun is None and run.begun is not None:
+                    run.trace.forget_memory()  # its files are searched anew
                 walk = Walk(
                     self, run.lookups, files, run.trace, budget,
                     forgotten=run.round_.ages.forgotten, may_replan=may_replan,
                 )  # fmt: skip
                 try:
                     page = self._page(run, files, may_jump=may_jump)
-                    walk.run(page, self._usable(run.begun, files))
+                    walk.run(page, begun)
                     if run.explain:
                         run.trace.note_rest(walk.rest())
                 except WalkNeededError:

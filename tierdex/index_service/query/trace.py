@@ -45,6 +45,10 @@ class Trace:
         """Begin anew: a page that could not be taken by a jump is taken by a walk."""
         self._files, self._meters = [], []
 
+    def forget_memory(self) -> None:
+        """Begin anew: the files have changed since memory was searched, which costs nothing."""
+        self._files, self._pruned = [], []
+
     def note(self, search: SingleSearch, outcome: str, taken: int, matched: int) -> None:
         """Note one file, of whose `matched` rows `taken` are entries of the answer."""
         line, meter = _line(search.handle, outcome), search.meter
