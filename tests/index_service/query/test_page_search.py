@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from tests.index_service.conftest import SMALL, offsets, put
 from tierdex import Index
 from tierdex.clock import ManualClock
-from tierdex.errors import InvalidRequestError
+from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.ids import SeededIds
 from tierdex.index_service import single_queries
+from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.faulty_store import FaultyStore
 
 MESSAGES = st.lists(
     st.fixed_dictionaries(
@@ -103,6 +106,11 @@ def test_pages_of_a_lookup_are_those_of_the_model(files, compacted, name, bounds
 
 
 @pytest.fixture
+def store():
+    return FaultyStore(MemoryStore(), ids=SeededIds(1), clock=ManualClock())
+
+
+@pytest.fixture
 def no_general_path(monkeypatch):
     """Return what forbids the general path from now on."""
 
@@ -176,3 +184,46 @@ def test_cursor_of_another_key_is_refused(make_index, key):
     cursor = index.query("orders", key="hot", max_count=1).next_cursor
     with pytest.raises(InvalidRequestError, match="belongs to another query"):
         index.query("orders", key=key, cursor=cursor)
+
+
+class Key(str):
+    """A key of a caller's own class."""
+
+
+def test_memory_takes_the_spellings_of_a_page_that_callers_use(make_index, no_general_path):
+    index = make_index()
+    for offset in range(10):
+        put(index, "hot", offset)
+    index.query("orders", key="absent")
+    no_general_path()
+    for most in (3, np.int32(3), np.uint64(3)):
+        for key in ("hot", Key("hot"), np.str_("hot")):
+            first = index.query(Key("orders"), key=key, max_count=most)
+            assert offsets(first) == [9, 8, 7]
+            second = index.query("orders", key=key, max_count=most, cursor=Key(first.next_cursor))
+            assert offsets(second) == [6, 5, 4]
+            assert type(second.entries[0].topic) is str
+
+
+def test_memory_takes_all_pages_of_a_hot_key_in_compacted_files(make_index, no_general_path, store):
+    index = make_index(store=store)
+    for offset in range(90):
+        put(index, "hot", offset)
+        if offset in (30, 60):
+            index.roll()
+    with store.outage(), pytest.raises(TierdexError):
+        index.run_compaction()
+    assert [info.state for info in index.files()] == ["unsealed", "compacted", "compacted"]
+    index.query("orders", key="absent")
+    no_general_path()
+    for max_count in (1, 7, 29, 50, 90):
+        found = [
+            offset
+            for page in pages(
+                lambda cursor, most=max_count: index.query(
+                    "orders", key="hot", max_count=most, cursor=cursor
+                )
+            )
+            for _, _, offset, _ in page
+        ]
+        assert found == list(reversed(range(90)))

@@ -165,7 +165,8 @@ class LocalQueries:
             if count > max_count:
                 if plan.tells:
                     entries.pop()
-                asked = (topic, KIND_MESSAGE_ID if topic is None else KIND_KEY, name, *times)
+                kind = KIND_MESSAGE_ID if topic is None else KIND_KEY
+                asked = (plan.topic, kind, str.__str__(name), *times)
                 source = plan.first.sources[last_file]
                 next_cursor = pending_cursor(plan, asked, entries, source, last)
             elif file != plan.end:
@@ -211,6 +212,8 @@ class LocalQueries:
 
     def _prepare(self, topic: str | None) -> MemoryPlan | None:
         """Make the plan for the table's newest version; None when the topic was not learned."""
+        if topic is not None:
+            topic = str.__str__(topic)  # entries have it: never an object of a caller's own class
         seed, version = self._seeds.get(topic), self._table.version
         if seed is None:
             return None
