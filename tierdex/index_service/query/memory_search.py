@@ -28,7 +28,7 @@ from tierdex.index_service.query.memory_page import MessageColumns, PendingCurso
 from tierdex.index_service.query.memory_plan import Run
 from tierdex.index_service.requests.cursor import NO_PLACE, decode_cursor, digest_query
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TOPIC_MASK
-from tierdex.indexfile.lookup import DONE, START, Lookup
+from tierdex.indexfile.lookup import DONE, NOTHING, START, Lookup
 from tierdex.indexfile.message_finder import NOT_ASKED, NOT_IN_FILTER, NOT_IN_TIME, Told
 from tierdex.indexfile.row_identity import message_fingerprint
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.query.trace import Trace
     from tierdex.index_service.requests.cursor import Cursor
     from tierdex.index_service.view.freshness import Freshness
+    from tierdex.indexfile.lookup import Few
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList
 
@@ -89,7 +90,7 @@ class MemorySearch:
     """One lookup in files of one version of the table. One thread."""
 
     __slots__ = (
-        "_cursor", "_entries", "_hash", "_identities", "_latest", "_max_count", "_name",
+        "_cursor", "_entries", "_hash", "_latest", "_max_count", "_name",
         "_pieces", "_plan", "_times", "_trace", "_where",
     )  # fmt: skip
 
@@ -111,7 +112,6 @@ class MemorySearch:
         self._hash: int | None = None  # of the name, once it is asked for
         self._entries: list[Entry] = []
         self._pieces: list[_Piece] = []
-        self._identities: dict[Identity, None] = {}  # once there are several pieces
         self._latest: int | None = None  # greatest time of the entries, if it is known
         self._where: tuple[FileHandle, int] | None = None  # where memory does not tell
 
@@ -150,8 +150,9 @@ class MemorySearch:
         self, entries: list[Any], file: int, place: int, freshness: Freshness
     ) -> Page | Begun | None:
         """Go on behind what the first run found, which did not end the search."""
-        told = Told.of(entries.pop(), len(entries))
-        self._take(self._plan.first, entries, told)
+        data = entries.pop()
+        if entries:
+            self._take(self._plan.first, entries, Told.of(data, len(entries)))
         return self._go_on(0, file, place, freshness)
 
     def _take(self, run: Run, entries: list[Entry], told: Told) -> None:
@@ -172,6 +173,7 @@ class MemorySearch:
             self._search(steps[step + 1 :])
             if step + 1 < len(steps):
                 self._latest = None
+        self._drop_repeats()
         count = len(self._entries)
         is_full = count > most or (self._where is not None and count == most)
         if self._where is not None and not is_full:
@@ -195,17 +197,24 @@ class MemorySearch:
 
     def _search(self, steps: Sequence[Run | MemoryFile]) -> None:
         """Search until there are more entries than wanted, or one that memory does not tell."""
-        lookup: Lookup | None = None
+        lookup, times, trace = self._lookup, self._times, self._trace
         for step in steps:
             if len(self._entries) > self._max_count:
-                return
+                self._drop_repeats()
+                if len(self._entries) > self._max_count:
+                    return
             if isinstance(step, Run):
                 if not self._search_run(step):
                     return
                 continue
-            if lookup is None:
-                lookup = Lookup(self._key_hash, self._kind, self._plan.topic)
-            if not self._search_published(step, lookup):
+            begun = 0.0 if trace is None else self._begin_step()
+            self._where = step.handle, START
+            try:
+                reader, few = step.search(lookup, *times)
+            except TierdexError:
+                return  # closed, damaged: the general path meets it again and says so
+            is_told = few is NOTHING and trace is None
+            if not is_told and not self._take_published(step, reader, few, begun):
                 return
         beyond = self._plan.files.beyond
         self._where = None if beyond is None else (beyond, START)
@@ -230,23 +239,18 @@ class MemorySearch:
             self._where = run.sources[file].handle, place
         return file == run.finder.count
 
-    def _search_published(self, source: MemoryFile, lookup: Lookup) -> bool:
-        """Search a published file, likewise."""
-        self._where = source.handle, START
-        begun = self._begin_step()
-        try:
-            reader, few = source.search(lookup, *self._times)
-        except TierdexError:
-            return False  # closed, damaged: the general path meets it again and says so
+    def _take_published(self, source: MemoryFile, reader: Any, few: Few, begun: float) -> bool:
+        """Take what memory has of a published file; say whether that is everything."""
+        trace = self._trace
         is_done = few.following == DONE
         if not is_done and len(self._entries) + len(few.rows) < self._max_count:
             return (
                 False  # the general path finds these few rows again faster than it takes them over
             )
-        if self._trace is not None and is_done:
+        if trace is not None and is_done:
             outcome = "read" if few.rows else "pruned_by_filter"
-            self._trace.note_memory(source.handle, outcome, len(few.rows), len(few.rows), begun)
-            self._trace.stages.enter("plan")
+            trace.note_memory(source.handle, outcome, len(few.rows), len(few.rows), begun)
+            trace.stages.enter("plan")
         if few.rows:
             names = reader.dictionaries.strings(TOPIC_DICTIONARY)
             entries = [
@@ -287,25 +291,30 @@ class MemorySearch:
         self._trace.note_all_others(self._plan.files.version.files, lookup, *self._times)
 
     def _add(self, piece: _Piece) -> None:
-        """Add a piece, without repeats of what is there."""
+        """Add a piece; what repeats an entry of another one goes with `_drop_repeats`."""
         if not piece.entries:
             return
-        if not self._pieces:
-            self._entries, self._pieces = piece.entries, [piece]
-            return
-        known = self._identities
-        if not known:
-            known.update(dict.fromkeys(map(identity_of, self._entries)))
-            self._entries = list(self._entries)
-        which = []
-        for number, entry in enumerate(piece.entries):
-            identity = identity_of(entry)
-            if identity not in known:
-                known[identity] = None
-                which.append(number)
-        piece = piece if len(which) == len(piece.entries) else piece.taken(which)
+        self._entries = self._entries + piece.entries if self._pieces else piece.entries
         self._pieces.append(piece)
-        self._entries += piece.entries
+
+    def _drop_repeats(self) -> None:
+        """Leave out what an entry of an earlier piece repeats; in one piece there are none."""
+        if len(self._pieces) < 2:
+            return
+        if len({(entry.timestamp, entry.offset) for entry in self._entries}) == len(self._entries):
+            return
+        known: set[Identity] = set()
+        pieces = []
+        for piece in self._pieces:
+            which = []
+            for number, entry in enumerate(piece.entries):
+                identity = identity_of(entry)
+                if identity not in known:
+                    known.add(identity)
+                    which.append(number)
+            pieces.append(piece.taken(which))
+        self._pieces = [piece for piece in pieces if piece.entries]
+        self._entries = [entry for piece in self._pieces for entry in piece.entries]
 
     def _place_of(self, number: int) -> tuple[MemoryFile, int]:
         """Return the file of an entry, and its place in it."""
@@ -320,6 +329,10 @@ class MemorySearch:
         if self._hash is None:
             self._hash = self._plan.hash_of(self._name)
         return self._hash
+
+    @property
+    def _lookup(self) -> Lookup:
+        return Lookup(self._key_hash, self._kind, self._plan.topic)
 
     @property
     def _kind(self) -> int:

@@ -201,37 +201,35 @@ class CompactedFile(Sidecar):
         lookup: Lookup,
         begin: int,
         end: int,
-        read: Callable[[PageSpan], Buffer | None] | None = None,
+        read: Callable[[PageSpan], Buffer | None],
         most_bytes: int = MAX_GET_BYTES,
     ) -> Few:
         """Return what one lookup finds in one step, and where its search goes on.
 
-        For a file that is mapped, or with the pages that `read` has (None: it has not), of a range of
-        `most_bytes`. Raises CorruptFileError.
+        In the pages that `read` has (None: it has not), of a range of `most_bytes`. Raises CorruptFileError.
         """
         tag = self.tag_of(lookup.topic, lookup.kind)
         if tag == layout.TAG_NONE or not self.item_count:
             return NOTHING
-        key_hash, dtype = lookup.key_hash, self.schema.dtype
+        key_hash = lookup.key_hash
         signed = key_hash - (1 << 64) if key_hash >> 63 else key_hash
+        pages_of_key, find_few_rows = k.load_few()
+        first, last, position, length = pages_of_key(self.address, signed, begin, end, most_bytes)
+        if first < 0:
+            raise self.damage(first, last)
+        if last < first:
+            return NOTHING
+        span = PageSpan(position, length, first, last - first + 1)
+        data = read(span)
+        if data is None:
+            return NOT_SEARCHED
+        dtype = self.schema.dtype
         places_at = _FEW_ROWS * dtype.itemsize
-        file, rows_bytes = self.address, places_at + 8 * _FEW_ROWS
-        if read is not None:
-            first, last, position, length = k.pages_of_key(file, signed, begin, end, most_bytes)
-            if first < 0:
-                raise self.damage(first, last)
-            if last < first:
-                return NOTHING
-            span = PageSpan(position, length, first, last - first + 1)
-            data = read(span)
-            if data is None:
-                return NOT_SEARCHED
-            buffer, place = thread_buffer(rows_bytes + _span_bytes(span))
-            file = place + rows_bytes
-            self._take_span(span, data, file)
-        else:
-            buffer, place = thread_buffer(rows_bytes)
-        count, following = k.find_few_rows(file, signed, tag, begin, end, place, _FEW_ROWS)
+        rows_bytes = places_at + 8 * _FEW_ROWS
+        buffer, place = thread_buffer(rows_bytes + _span_bytes(span))
+        file = place + rows_bytes
+        self._take_span(span, data, file)
+        count, following = find_few_rows(file, signed, tag, begin, end, place, _FEW_ROWS)
         if count < 0:
             raise self.damage(count, following)
         if not count:

@@ -4,18 +4,20 @@
 Directory blocks and mapped pages are verified when first used since opening; whether they were is
 kept in byte maps, which several threads may set at once.
 
-Depends on the kernel decorator, intrinsics, checksum, page_codec, page_fields, fuse_filter, layout and
+Depends on compile, numba, intrinsics, checksum, page_codec, page_fields, fuse_filter, layout and
 lookup.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel
 from tierdex.fileparts.kernels.fuse_filter import DAMAGED, NO, contains, partition_of
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
@@ -486,3 +488,12 @@ def find_few_rows(
     output = Output(np.int64(rows), rows + room * item_bytes, np.int64(room))
     found, following, _ = find_from(file, wanted, START, output)
     return found, following
+
+
+@cache
+def load_few() -> tuple[Any, Any]:
+    """Return `pages_of_key` and `find_few_rows`: what calls them without a look at the arguments first."""
+    return (
+        direct_call(pages_of_key, *(types.int64,) * 5),
+        direct_call(find_few_rows, *(types.int64,) * 7),
+    )
