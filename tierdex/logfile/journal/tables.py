@@ -6,21 +6,18 @@ share of the hash table, a message 4 bytes and its share of a chunk.
 
 Arrays are replaced by larger ones, never moved under a reader: who took `words` keeps its arrays alive
 through the Tables' snapshot, and reads a state that was true when it was taken. One thread adds; any
-number reads. Depends on fileparts, columns, layout and kernels.
+number reads. Depends on fileparts, layout and kernels.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tierdex.fileparts.memory import address
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels import state as k
-
-if TYPE_CHECKING:
-    from tierdex.logfile.columns import QueueColumns
 
 _INT64 = np.iinfo(np.int64)
 _QUEUES_FIRST, _TOPICS_FIRST, _NAMES_FIRST = 64, 16, 1024
@@ -162,13 +159,6 @@ class Tables:
         words, _arrays = self.snapshot
         name = np.frombuffer(topic, np.uint8)
         return int(k.find_topic(words, address(name), len(name))) if topic else -1
-
-    def find_many(self, queues: QueueColumns) -> np.ndarray:
-        """Return the number (i8) of each queue, or -1."""
-        words, _arrays = self.snapshot
-        out = np.empty(len(queues), np.int64)
-        k.find_queues(words, *queues.addresses(), len(queues), address(out))
-        return out
 
     def states(self) -> np.ndarray:
         """Return a copy of the queues' states, as an array of STATE."""

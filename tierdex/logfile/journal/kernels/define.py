@@ -118,7 +118,8 @@ def add_queues(
 ) -> None:  # fmt: skip
     """Give each of `count` queues its number in the file (u4 at `out`); new ones get an entry.
 
-    Names as `find_queues` takes them; `first_offsets` i8; `hints` u4, messages to expect, or 0 for none.
+    `topics` (u4) says which of the names at `names`, which end at `name_ends` (i8), a queue's topic is;
+    `first_offsets` i8; `hints` u4, messages to expect, or 0 for none.
     """
     for i in range(count):
         begin, end = name_bounds(name_ends, np.int64(load_u32(topics + 4 * i)))

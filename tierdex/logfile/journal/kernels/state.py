@@ -35,7 +35,6 @@ from tierdex.fileparts.kernels.intrinsics import (
     numbers_at,
     prefetch,
     publish_u64,
-    store_i64,
     store_u32,
 )
 from tierdex.logfile.kernels.totals import TOTALS_BYTES, count_messages
@@ -248,21 +247,6 @@ def find_queue(words: Any, name: int, length: int, queue_id: int) -> Any:
     if topic < 0:
         return np.int64(-1)
     return np.int64(load_u32(find_queue_slot(words, topic, queue_id))) - 1
-
-
-@kernel
-def find_queues(
-    words: Any, names: int, name_ends: int, topics: int, queue_ids: int, count: int, out: int
-) -> None:
-    """Write the number (i8) of each of `count` queues, or -1, to `out`.
-
-    `topics` (u4) says which of the names at `names`, which end at `name_ends` (i8), a queue's topic is.
-    """
-    for i in range(count):
-        topic = np.int64(load_u32(topics + 4 * i))
-        begin, end = name_bounds(name_ends, topic)
-        queue_id = np.int64(load_i32(queue_ids + 4 * i))
-        store_i64(out + 8 * i, find_queue(words, names + begin, end - begin, queue_id))
 
 
 @kernel
