@@ -11,8 +11,8 @@ from tierdex.clock import Bell
 from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
 from tierdex.log_service.files.queue_table import QueueTable, queues_of_ends
 from tierdex.log_service.levels import Level
-from tierdex.log_service.read.reads import ReadLimits, place_of
-from tierdex.log_service.read_policy import policy_of
+from tierdex.log_service.read.reads import place_of
+from tierdex.log_service.read_policy import ReadLimits, policy_of
 from tierdex.log_service.recovery.mending import note_ends
 from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_topic
 

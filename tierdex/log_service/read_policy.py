@@ -1,4 +1,4 @@
-"""Where a read takes published messages from: the store or local copies.
+"""Where a read takes published messages from, the store or local copies; and how much it reads.
 
     NOT_IN_DISK   here, as far as they do; else from the store
     NOT_IN_MEM    here only if they are in memory, so that reads of the past leave the disk to writers
@@ -8,16 +8,19 @@
 What is not published yet is read here in any case. Pages that are decoded in memory serve a policy by where
 their bytes came from: FORCE takes the store's alone, DISABLE those of local files and copies.
 
-Depends on errors only.
+Depends on levels and errors only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from tierdex.log_service.levels import Level
 
 
 class ReadPolicy(StrEnum):
@@ -67,3 +70,13 @@ class ReadExplain:
 
 
 READ_SOURCES: Final = tuple(each.name for each in fields(ReadExplain) if each.name != "requests")
+
+
+class ReadLimits(NamedTuple):
+    """How much of a queue to read, and how safe it has to be."""
+
+    max_count: int
+    max_bytes: int
+    level: Level
+    group: str | None = None  # of a reader that says that it reads on
+    policy: ReadPolicy = ReadPolicy.NOT_IN_DISK

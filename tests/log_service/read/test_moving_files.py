@@ -11,7 +11,8 @@ from tierdex.log_service.files.log_file import LiveFile
 from tierdex.log_service.forget import forgetting
 from tierdex.log_service.levels import Level
 from tierdex.log_service.read import many_reads
-from tierdex.log_service.read.reads import ReadLimits, place_of
+from tierdex.log_service.read.reads import place_of
+from tierdex.log_service.read_policy import ReadLimits
 from tierdex.log_service.recovery.log_recovery import seal_notes
 
 

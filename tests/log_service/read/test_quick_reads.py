@@ -13,7 +13,8 @@ from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import LEVELS
-from tierdex.log_service.read.reads import ReadLimits, place_of
+from tierdex.log_service.read.reads import place_of
+from tierdex.log_service.read_policy import ReadLimits
 
 QUEUES = [("a", 0), ("a", 1), ("b", 5), ("only now", 0)]
 DAY = 86_400.0

@@ -32,9 +32,9 @@ from tierdex.app.http.arrivals import Arrivals
 from tierdex.app.http.body_limits import BodyBudget, BodyLimits
 from tierdex.app.http.compression import Compression
 from tierdex.app.http.metrics import Metrics
-from tierdex.app.http.middleware import Admission, RequestLog
+from tierdex.app.http.middleware import Admission, RequestLog, answer_error
 from tierdex.app.http.openapi import describe_service
-from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError, answer_error
+from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError
 from tierdex.app.http.rate_limits import RateLimits
 from tierdex.app.http.readiness import Readiness
 from tierdex.app.http.routes import admin, entries

@@ -3,7 +3,7 @@
 Plain ASGI classes, added by `add_middleware`. Middleware that a service owner adds (CORS, tracing)
 goes around them. `BodyLimits` is the third.
 
-Depends on starlette, problems, same_origin, service, errors and tracing.
+Depends on starlette, problems, rights, same_origin, service, errors and tracing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from tierdex.app.http.problems import HttpRefusalError, answer_error
+from tierdex.app.http.problems import HttpRefusalError, forget_frames, kind_of, problem_response
 from tierdex.app.http.same_origin import (
     PAGE_HEADERS,
     READING_METHODS,
@@ -20,10 +20,12 @@ from tierdex.app.http.same_origin import (
     refuse_foreign_page,
 )
 from tierdex.app.http.service import RequestRecord, header_of
+from tierdex.app.rights import Scope as KeyScope
 from tierdex.errors import InvalidRequestError, PermissionDeniedError, UnavailableError
 from tierdex.tracing import carry_trace, trace_id_of
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from tierdex.app.http.service import Service
@@ -209,3 +211,20 @@ class Admission:
                 "see `tierdex keys create` and TIERDEX_ALLOWED_HOSTS",
             )  # fmt: skip
         return None
+
+
+def answer_error(record: RequestRecord, error: Exception) -> Response:
+    """Return the problem, log an internal error with its cause, and release the error's frames."""
+    kind = kind_of(error)
+    record.problem = kind.name
+    if kind.status == 500:
+        record.service.logger.error(
+            "request failed",
+            request_id=record.request_id,
+            error=type(error).__name__,
+            exc_info=error,
+        )
+    tells_places = record.caller.rights.anywhere(KeyScope.ADMIN)
+    response = problem_response(error, record.request_id, tells_places=tells_places)
+    forget_frames(error)
+    return response

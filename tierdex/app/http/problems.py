@@ -9,7 +9,7 @@
 its nearest parent; a test demands a row for each class of `tierdex.errors`. The `detail` of an
 internal error stays in the process. Paths of this machine are told to callers with scope `admin` alone.
 
-Depends on errors, rights and starlette. The client turns `type` back into the class (`error_class`).
+Depends on errors and starlette. The client turns `type` back into the class (`error_class`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ import orjson
 from starlette.responses import Response
 
 from tierdex import errors
-from tierdex.app.rights import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tierdex.app.http.service import RequestRecord
 
 PROBLEM_JSON = "application/problem+json"
 TYPE_PREFIX = "urn:tierdex:problem:"
@@ -156,23 +154,6 @@ def problem_document(
     if kind.retry:
         document["retry_after_s"] = getattr(error, "retry_after_s", 1.0)
     return document
-
-
-def answer_error(record: RequestRecord, error: Exception) -> Response:
-    """Return the problem, log an internal error with its cause, and release the error's frames."""
-    kind = kind_of(error)
-    record.problem = kind.name
-    if kind.status == 500:
-        record.service.logger.error(
-            "request failed",
-            request_id=record.request_id,
-            error=type(error).__name__,
-            exc_info=error,
-        )
-    tells_places = record.caller.rights.anywhere(Scope.ADMIN)
-    response = problem_response(error, record.request_id, tells_places=tells_places)
-    forget_frames(error)
-    return response
 
 
 def problem_response(

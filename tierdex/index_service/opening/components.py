@@ -1,6 +1,6 @@
-"""The components of an open index, and how they are closed.
+"""The components of an open index: how they are made over its view, and how they are closed.
 
-Depends on the ground.
+Depends on ingest, peers, query, requests, view and the ground.
 """
 
 from __future__ import annotations
@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tierdex.errors import ClosedError
+from tierdex.index_service.ingest.watermark import Watermarks
+from tierdex.index_service.query.executor import LookupExecutor
+from tierdex.index_service.query.in_memory import LocalQueries
+from tierdex.index_service.requests.put import PutChecker
+from tierdex.index_service.view.published_ends import PublishedEnds
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -26,15 +31,13 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.forget.forgetting import Forgetter
     from tierdex.index_service.ingest.remote_flush import RemoteFlush
-    from tierdex.index_service.ingest.watermark import Watermarks
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.opening.catalogue import Catalogue
     from tierdex.index_service.opening.maintenance import Maintenance
-    from tierdex.index_service.query.executor import LookupExecutor
-    from tierdex.index_service.query.in_memory import LocalQueries
+    from tierdex.index_service.opening.open_view import View
+    from tierdex.index_service.peers.asking import Peers
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
-    from tierdex.index_service.requests.put import PutChecker
     from tierdex.index_service.tables.followed_tables import FollowedTables
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.table.file_table import FileTable
@@ -144,3 +147,72 @@ def _release(writing: WritingComponents, *, at_once: bool) -> None:
         writing.lock.release()
 
     threading.Thread(target=release_later, name="tierdex-release", daemon=True).start()
+
+
+def _make_peers(settings: Settings, clock: Clock, read_view: ReadView) -> Peers | None:
+    if settings.peers == "off":
+        return None
+    from tierdex.index_service.peers.asking import Peers
+
+    return Peers(settings, clock, read_view)
+
+
+def make_components(
+    view: View,
+    read_view: ReadView,
+    catalogue: Catalogue,
+    forgetter: Forgetter,
+    writer: Writer | None = None,
+) -> Components:
+    """Make the components of queries and status over the view; `writer` is None for a reader."""
+    settings, seams = view.settings, view.seams
+    queries = LookupExecutor(
+        settings=settings,
+        clock=seams.clock,
+        table=view.table,
+        read_view=read_view,
+        executor=view.executor,
+        peers=_make_peers(settings, seams.clock, read_view),
+    )
+
+    return Components(
+        settings=settings,
+        clock=seams.clock,
+        store=view.store,
+        table=view.table,
+        sidecars=view.sidecars,
+        pages=view.pages,
+        read_view=read_view,
+        queries=queries,
+        local_queries=LocalQueries(
+            clock=seams.clock,
+            table=view.table,
+            manifests=view.manifests,
+            settings=settings,
+            writer=writer,
+        ),
+        catalogue=catalogue,
+        forgetter=forgetter,
+        watermarks=Watermarks(
+            view.table,
+            settings.node,
+            PublishedEnds(view.manifests, view.queue_tables),
+            writer.durable_ends if writer is not None else lambda number: {},
+            lambda: read_view.lost_numbers(settings.node),
+        ),
+        checker=PutChecker(settings.max_key_bytes, settings.item_capacity),
+        executor=view.executor,
+        tables=view.tables,
+    )
+
+
+def start_threads(components: Components, threads: list[WorkerThread]) -> None:
+    """Start the threads; if one does not start, ask those that did to stop, and raise."""
+    components.threads = threads
+    try:
+        for thread in threads:
+            thread.start()
+    except BaseException:  # of a signal handler: the opening fails, and nothing may go on behind it
+        for thread in threads:
+            thread.ask_to_stop()
+        raise

@@ -18,13 +18,9 @@ from tierdex.background import WorkerThread
 from tierdex.errors import NotFoundError
 from tierdex.index_service.forget.forgetting import Forgetter
 from tierdex.index_service.opening.catalogue import Catalogue
+from tierdex.index_service.opening.components import make_components, start_threads
 from tierdex.index_service.opening.folder_owner import FolderOwner
-from tierdex.index_service.opening.open_view import (
-    close_view,
-    make_components,
-    open_view,
-    start_threads,
-)
+from tierdex.index_service.opening.open_view import close_view, open_view
 from tierdex.index_service.opening.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
 from tierdex.index_service.view.read_view import ReadView

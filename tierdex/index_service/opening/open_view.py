@@ -1,7 +1,6 @@
 """The view that every opened index has, for reading and for writing: store, table, caches, manifests.
 
-Depends on components, folder_store, compactor, ingest, peers, query, readers, requests, tables, view,
-lifecycle, storage_layer and errors.
+Depends on folder_store, compactor, readers, tables, view, lifecycle, storage_layer and errors.
 """
 
 from __future__ import annotations
@@ -13,19 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.compactor.queue_table import QueueTables
 from tierdex.errors import InvalidRequestError
-from tierdex.index_service.ingest.watermark import Watermarks
-from tierdex.index_service.opening.components import Components
 from tierdex.index_service.opening.folder_store import settle_store
-from tierdex.index_service.query.executor import LookupExecutor
-from tierdex.index_service.query.in_memory import LocalQueries
 from tierdex.index_service.readers.page_cache import PageCache
 from tierdex.index_service.readers.range_cache import RangeCache
 from tierdex.index_service.readers.read_threads import ReadThreads
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
-from tierdex.index_service.requests.put import PutChecker
 from tierdex.index_service.tables.followed_tables import FollowedTables
 from tierdex.index_service.view.manifest_follower import ManifestFollower
-from tierdex.index_service.view.published_ends import PublishedEnds
 from tierdex.index_service.view.rocketmq_source import RocketmqView
 from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, MeteredStore
@@ -34,13 +27,6 @@ from tierdex.storage_layer.open import open_store
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from tierdex.background import WorkerThread
-    from tierdex.clock import Clock
-    from tierdex.index_service.forget.forgetting import Forgetter
-    from tierdex.index_service.ingest.writer import Writer
-    from tierdex.index_service.opening.catalogue import Catalogue
-    from tierdex.index_service.peers.asking import Peers
-    from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.seams import Seams
     from tierdex.settings import Settings
@@ -160,72 +146,3 @@ def close_view(view: View) -> None:
         view.table.remove(*snapshot.files)
     if view.owns_store:
         view.store.close()
-
-
-def _make_peers(settings: Settings, clock: Clock, read_view: ReadView) -> Peers | None:
-    if settings.peers == "off":
-        return None
-    from tierdex.index_service.peers.asking import Peers
-
-    return Peers(settings, clock, read_view)
-
-
-def make_components(
-    view: View,
-    read_view: ReadView,
-    catalogue: Catalogue,
-    forgetter: Forgetter,
-    writer: Writer | None = None,
-) -> Components:
-    """Make the components of queries and status over the view; `writer` is None for a reader."""
-    settings, seams = view.settings, view.seams
-    queries = LookupExecutor(
-        settings=settings,
-        clock=seams.clock,
-        table=view.table,
-        read_view=read_view,
-        executor=view.executor,
-        peers=_make_peers(settings, seams.clock, read_view),
-    )
-
-    return Components(
-        settings=settings,
-        clock=seams.clock,
-        store=view.store,
-        table=view.table,
-        sidecars=view.sidecars,
-        pages=view.pages,
-        read_view=read_view,
-        queries=queries,
-        local_queries=LocalQueries(
-            clock=seams.clock,
-            table=view.table,
-            manifests=view.manifests,
-            settings=settings,
-            writer=writer,
-        ),
-        catalogue=catalogue,
-        forgetter=forgetter,
-        watermarks=Watermarks(
-            view.table,
-            settings.node,
-            PublishedEnds(view.manifests, view.queue_tables),
-            writer.durable_ends if writer is not None else lambda number: {},
-            lambda: read_view.lost_numbers(settings.node),
-        ),
-        checker=PutChecker(settings.max_key_bytes, settings.item_capacity),
-        executor=view.executor,
-        tables=view.tables,
-    )
-
-
-def start_threads(components: Components, threads: list[WorkerThread]) -> None:
-    """Start the threads; if one does not start, ask those that did to stop, and raise."""
-    components.threads = threads
-    try:
-        for thread in threads:
-            thread.start()
-    except BaseException:  # of a signal handler: the opening fails, and nothing may go on behind it
-        for thread in threads:
-            thread.ask_to_stop()
-        raise

@@ -39,17 +39,17 @@ from tierdex.index_service.ingest.put_folder import PutFolder
 from tierdex.index_service.ingest.remote_flush import RemoteFlush
 from tierdex.index_service.ingest.writer import Writer
 from tierdex.index_service.opening.catalogue import Catalogue
-from tierdex.index_service.opening.components import Components, WritingComponents
+from tierdex.index_service.opening.components import (
+    Components,
+    WritingComponents,
+    make_components,
+    start_threads,
+)
 from tierdex.index_service.opening.folder_owner import FolderOwner
 from tierdex.index_service.opening.folder_store import note_store
 from tierdex.index_service.opening.folder_voice import make_folder_voice
 from tierdex.index_service.opening.maintenance import Maintenance, PutFlusher, WriterTending
-from tierdex.index_service.opening.open_view import (
-    close_view,
-    make_components,
-    open_view,
-    start_threads,
-)
+from tierdex.index_service.opening.open_view import close_view, open_view
 from tierdex.index_service.view.local_recovery import LocalMending, open_local
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView

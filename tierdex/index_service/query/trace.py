@@ -1,11 +1,11 @@
 """What a query did, file by file: the source of `explain`.
 
-Depends on answer, stages and lifecycle; on single_search, readers and indexfile for their types only.
+Depends on answer, stages and lifecycle; on readers and indexfile for their types only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tierdex.index_service.answer import Explain, FileExplain, Stage
 from tierdex.index_service.query.stages import STAGES, Stopwatch
@@ -15,12 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tierdex.clock import Clock
-    from tierdex.index_service.query.single_search import SingleSearch
     from tierdex.index_service.readers.file_reader import FileMeter
     from tierdex.indexfile.lookup import Lookup
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList
     from tierdex.settings import Settings
+
+
+class SearchedFile(Protocol):
+    """The search of one file, as far as explain tells of it."""
+
+    handle: FileHandle
+    meter: FileMeter
+    started: float  # monotonic, s
 
 
 class Trace:
@@ -49,7 +56,7 @@ class Trace:
         """Begin anew: the files have changed since memory was searched, which costs nothing."""
         self._files, self._pruned = [], []
 
-    def note(self, search: SingleSearch, outcome: str, taken: int, matched: int) -> None:
+    def note(self, search: SearchedFile, outcome: str, taken: int, matched: int) -> None:
         """Note one file, of whose `matched` rows `taken` are entries of the answer."""
         line, meter = _line(search.handle, outcome), search.meter
         line.start_ms = (search.started - self.stages.started) * 1000

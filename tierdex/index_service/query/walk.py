@@ -8,7 +8,7 @@ the others nothing.
 
 **One lookup** goes on in the same file until it has enough, and takes only what belongs to its page.
 
-Depends on matches, paging, plan, filters_ahead, single_search, trace, executor, readers, requests,
+Depends on matches, paging, plan, filters_ahead, single_search, trace, readers, requests,
 indexfile, lifecycle, answer and errors.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -43,16 +43,18 @@ from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Executor
 
-    from tierdex.index_service.query.executor import LookupExecutor
     from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.query.paging import Page
     from tierdex.index_service.query.trace import Trace
     from tierdex.index_service.readers.file_reader import QueryReader
     from tierdex.index_service.requests.lookups import Lookups
+    from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList
+    from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -68,12 +70,20 @@ class WouldWaitError(Exception):
     """A file is not local: searching it may take a request."""
 
 
+class WalkOwner(Protocol):
+    """The part of the executor that a walk uses."""
+
+    settings: Settings
+    executor: Executor
+    read_view: ReadView
+
+
 class Walk:
     """One pass over the files of a snapshot. One thread."""
 
     def __init__(
         self,
-        owner: LookupExecutor,
+        owner: WalkOwner,
         lookups: Lookups,
         files: FileList,
         trace: Trace,

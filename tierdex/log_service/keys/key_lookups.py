@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tierdex.index_service.index import Index
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.log_service.answer import ReadAnswer
-    from tierdex.log_service.read.reads import LogReads, ReadLimits
+    from tierdex.log_service.read.reads import LogReads
     from tierdex.log_service.read.tail_reads import TailReads
+    from tierdex.log_service.read_policy import ReadLimits
 
 
 class Lookup(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.files.log_file import LogFile
     from tierdex.log_service.files.reading import Reading
-    from tierdex.log_service.read.reads import ReadLimits
+    from tierdex.log_service.read_policy import ReadLimits
     from tierdex.logfile.messages import RowsOfPlaces
 
 _Part = GrowingPlaces | DensePlaces | GroupedPlaces

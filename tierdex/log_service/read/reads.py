@@ -34,7 +34,7 @@ from tierdex.log_service.read.queue_parts import (
     is_published,
     look_up,
 )
-from tierdex.log_service.read_policy import ReadPolicy
+from tierdex.log_service.read_policy import ReadLimits, ReadPolicy
 from tierdex.logfile.messages import Extent, MessageBatch
 from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 
@@ -85,16 +85,6 @@ def _listed_place(place: Place, index: int) -> QueuePosition:
             "must be (topic, queue_id, offset)", field=f"places[{index}]"
         ) from None
     return place_of(topic, queue_id, offset)
-
-
-class ReadLimits(NamedTuple):
-    """How much of a queue to read, and how safe it has to be."""
-
-    max_count: int
-    max_bytes: int
-    level: Level
-    group: str | None = None  # of a reader that says that it reads on
-    policy: ReadPolicy = ReadPolicy.NOT_IN_DISK
 
 
 class LogReads:

@@ -37,7 +37,7 @@ from tierdex.errors import (
 from tierdex.log_service.answer import TimerHour
 from tierdex.log_service.append.appender import Appended
 from tierdex.log_service.levels import Level
-from tierdex.log_service.read.reads import ReadLimits
+from tierdex.log_service.read_policy import ReadLimits
 from tierdex.log_service.recovery.mending import ends_of
 from tierdex.log_service.timer.due_hour import DueHour
 from tierdex.log_service.timer.held_rows import (

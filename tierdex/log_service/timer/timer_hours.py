@@ -13,7 +13,8 @@ import numpy as np
 from tierdex.errors import CorruptFileError, IncompleteAnswerError
 from tierdex.log_service.answer import TimerHour
 from tierdex.log_service.levels import Level
-from tierdex.log_service.read.reads import QueuePosition, ReadLimits
+from tierdex.log_service.read.reads import QueuePosition
+from tierdex.log_service.read_policy import ReadLimits
 from tierdex.log_service.timer.held_rows import NOTHING_DELIVERED, TIMER_TOPIC, Mark
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE
 from tierdex.logfile.layout import TIMER_TOPIC as TOPIC_BYTES
