@@ -158,7 +158,7 @@ class LocalQueries:
                 search.note_others()
         else:
             count, file, place, last_file, last = plan.find(
-                name, entries, *times, max_count, 0, START, plan.tells
+                name, entries, times[0], times[1], max_count, 0, START, plan.tells
             )
             if count < 0:
                 return None

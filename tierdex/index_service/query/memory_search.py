@@ -197,7 +197,8 @@ class MemorySearch:
 
     def _search(self, steps: Sequence[Run | MemoryFile]) -> None:
         """Search until there are more entries than wanted, or one that memory does not tell."""
-        lookup, times, trace = self._lookup, self._times, self._trace
+        lookup: Lookup | None = None
+        times, trace = self._times, self._trace
         for step in steps:
             if len(self._entries) > self._max_count:
                 self._drop_repeats()
@@ -207,6 +208,8 @@ class MemorySearch:
                 if not self._search_run(step):
                     return
                 continue
+            if lookup is None:
+                lookup = self._lookup
             begun = 0.0 if trace is None else self._begin_step()
             self._where = step.handle, START
             try:
