@@ -74,7 +74,7 @@ def calls_of(index):
         "query": lambda: index.query("t", key="parent1"),
         "query by message ID": lambda: index.query(message_id="m"),
         "query explained": lambda: index.query("t", key="parent1", explain=True),
-        "query_local": lambda: index.query_local("t", key="parent1"),
+        "begin_query": lambda: index.begin_query("t", key="parent1"),
         "query_batch": lambda: index.query_batch([lookup]),
         "query_batch_arrow": lambda: index.query_batch_arrow(table),
         "query_batch_local": lambda: index.query_batch_local(table),

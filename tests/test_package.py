@@ -54,7 +54,7 @@ INDEX_VERBS = [
     "begin_put", "begin_query", "clock_skew", "close", "compaction_status", "expire", "file", "files",
     "flush", "forget", "forget_sources", "forgettings", "health", "histogram", "known_topics", "nodes",
     "open", "put", "put_batch", "query", "query_batch", "query_batch_arrow", "query_batch_local",
-    "query_local", "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
+    "refresh", "resources", "resume_forgetting", "roll", "run_compaction",
     "store_requests", "tables", "topic_infos", "topics", "unpublished", "verify_file", "watermark",
 ]  # fmt: skip
 
@@ -88,7 +88,6 @@ def test_clients_have_the_verbs_of_the_index():
         "open",
         "begin_put",
         "begin_query",
-        "query_local",
         "query_batch_local",
         "health",
         "store_requests",

@@ -403,7 +403,6 @@ def test_asynchronous_client_has_the_same_verbs(app):
         "open",
         "begin_put",
         "begin_query",
-        "query_local",
         "query_batch_local",
         "health",
         "settings",

@@ -7,6 +7,7 @@ import pytest
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
+from tierdex.index_service.answer import Answer
 
 SMALL = {"slot_count": 64, "item_capacity": 1000, "background": False, "disk_reserve_bytes": 0}
 
@@ -51,3 +52,9 @@ def put(index, key, offset, *, topic="orders", timestamp=None, **more):
 
 def offsets(answer):
     return [entry.offset for entry in answer.entries]
+
+
+def from_memory(index, topic=None, **asked):
+    """Return the answer that memory alone has, None where a query would go on elsewhere."""
+    told = index.begin_query(topic, **asked)
+    return told if isinstance(told, Answer) else None

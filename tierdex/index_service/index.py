@@ -418,38 +418,11 @@ class Index(OperatedIndex):
         options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
         return self._singles.go_on(values, begun, options, narrowed)
 
-    def query_local(
-        self,
-        topic: str | None = None,
-        *,
-        key: str | None = None,
-        message_id: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        max_count: int = DEFAULT_MAX_COUNT,
-        cursor: str | None = None,
-        explain: bool = False,
-        on_error: OnError = "partial",
-        fresh_within: float | None = None,
-        id_time: str | None = None,
-        proof: bool = False,
-    ) -> Answer | None:
-        """Return the answer of `query` if memory alone has it, in microseconds; else None.
-
-        For callers that must not block, like an event loop. None tells nothing about the key.
-        """
-        values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
-        options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
-        if self._is_of_table(topic) or not self._singles.may_begin(values, options):
-            return None
-        told = self._from_memory(*values, options.explain)
-        return told if isinstance(told, Answer) else None
-
     def begin_query(self, topic: str | None = None, **asked: Any) -> Answer | Callable[[], Answer]:
         """Return the answer of `query` if memory alone has it, in microseconds; else what returns it.
 
         For callers that must not block, like an event loop, which call that on another thread: it goes on
-        from where memory stopped. `asked` are the arguments of `query_local`.
+        from where memory stopped. `asked` are the arguments of `query`, all but `hints`.
         """
         if self._is_of_table(topic) or asked.get("snapshot") is not None:
             return partial(self.query, topic, **asked)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.index_service.conftest import SMALL, offsets, put
+from tests.index_service.conftest import SMALL, from_memory, offsets, put
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, TierdexError
@@ -64,7 +64,7 @@ def full_answer(index, **lookup):
 )
 def test_an_answer_from_memory_equals_the_full_one(index, lookup):
     index.query(topic="orders", key="k0")  # teaches the topic
-    answer = index.query_local(**lookup)
+    answer = from_memory(index, **lookup)
     assert answer is not None
     assert answer.entries == full_answer(index, **lookup).entries
 
@@ -138,20 +138,20 @@ def test_cached_pages_answer_what_the_full_query_answers(
                 index.roll()
         expected = index.query(**lookup)  # teaches the topic, reads the pages
         with store.outage():
-            answer = index.query_local(**lookup)
+            answer = from_memory(index, **lookup)
             full = full_answer(index, **lookup)
         assert full.entries == expected.entries
         assert answer is not None
         assert (answer.entries, answer.complete) == (expected.entries, True)
         check_cursor(answer.next_cursor, full, index, lookup)
-        assert index.query_local(**lookup, cursor="") is None
+        assert from_memory(index, **lookup, cursor="") is None
         if drop_pages:
             index._components.read_view._manifests._pages._ranges.clear()
         begun = index.query(**lookup)
         assert begun.entries == full.entries
         check_cursor(begun.next_cursor, full, index, lookup)
         assert (begun.complete, begun.as_of) == (full.complete, full.as_of)
-    assert index.query_local(**lookup) is None  # closed
+    assert from_memory(index, **lookup) is None  # closed
 
 
 @pytest.fixture
@@ -172,19 +172,19 @@ def published(make_index, store):
 def test_published_key_is_answered_from_cached_pages_without_a_request(published, store):
     published.query("orders", key="k0")
     with store.outage():
-        assert offsets(published.query_local("orders", key="k0")) == [2, 1, 0]
-        assert offsets(published.query_local("orders", key="k1")) == [100]
-        assert offsets(published.query_local("orders", key="k0", end=1001)) == [1, 0]
-        assert published.query_local("orders", key="absent").entries == []
+        assert offsets(from_memory(published, "orders", key="k0")) == [2, 1, 0]
+        assert offsets(from_memory(published, "orders", key="k1")) == [100]
+        assert offsets(from_memory(published, "orders", key="k0", end=1001)) == [1, 0]
+        assert from_memory(published, "orders", key="absent").entries == []
 
 
 def test_published_key_whose_page_is_not_in_memory_is_left_to_the_full_query(published, store):
     published.query("orders", key="absent")  # opens nothing that the filters do not let through
     calls = store.calls("get")
-    assert published.query_local("orders", key="k1") is None
+    assert from_memory(published, "orders", key="k1") is None
     assert store.calls("get") == calls
     assert offsets(published.query("orders", key="k1")) == [100]
-    assert offsets(published.query_local("orders", key="k1")) == [100]
+    assert offsets(from_memory(published, "orders", key="k1")) == [100]
 
 
 def test_damaged_page_in_memory_is_never_an_answer(published):
@@ -192,9 +192,9 @@ def test_damaged_page_in_memory_is_never_an_answer(published):
     pages = published._components.read_view._manifests._pages
     for place, data in list(pages._ranges.items()):
         pages._ranges[place] = bytes(byte ^ 0x55 for byte in data)
-    assert published.query_local("orders", key="k1") is None
+    assert from_memory(published, "orders", key="k1") is None
     assert offsets(published.query("orders", key="k1")) == [100]  # fetched again
-    assert offsets(published.query_local("orders", key="k1")) == [100]
+    assert offsets(from_memory(published, "orders", key="k1")) == [100]
 
 
 def test_published_key_under_retention_is_left_to_the_full_query(make_index, store, clock):
@@ -205,7 +205,7 @@ def test_published_key_under_retention_is_left_to_the_full_query(make_index, sto
     assert offsets(index.query("orders", key="a")) == [1]
     clock.advance(61.0)
     index.refresh()
-    assert index.query_local("orders", key="a") is None
+    assert from_memory(index, "orders", key="a") is None
     assert index.query("orders", key="a").entries == []
 
 
@@ -217,8 +217,8 @@ def test_published_hot_key_is_left_to_the_full_query(make_index, store):
     index.roll()
     index.run_compaction()
     assert len(index.query("orders", key="hot").entries) == 40
-    assert index.query_local("orders", key="hot") is None
-    assert len(index.query_local("orders", key="cold").entries) == 1
+    assert from_memory(index, "orders", key="hot") is None
+    assert len(from_memory(index, "orders", key="cold").entries) == 1
 
 
 # -- local files ------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_published_hot_key_is_left_to_the_full_query(make_index, store):
 
 def test_a_key_in_every_file_comes_newest_file_first(index):
     index.query(topic="orders", key="k0")
-    answer = index.query_local("orders", key="k0")
+    answer = from_memory(index, "orders", key="k0")
     assert [entry.offset for entry in answer.entries] == [4, 3, 2, 1, 100, 0]
 
 
@@ -237,23 +237,23 @@ def test_filters_of_no_bits_leave_files_to_be_asked(make_index, store):
     with store.outage(), pytest.raises(TierdexError):
         index.run_compaction()
     index.query("t", key="a")
-    assert [entry.offset for entry in index.query_local("t", key="a").entries] == [1]
-    assert index.query_local("t", key="b").entries == []
+    assert [entry.offset for entry in from_memory(index, "t", key="a").entries] == [1]
+    assert from_memory(index, "t", key="b").entries == []
 
 
 def test_nothing_is_told_from_memory_while_a_file_is_missing(make_index, tmp_path):
     index = make_index()
     index.put(topic="t", keys=["a"], queue_id=0, offset=1, size=1, timestamp=1)
     index.query("t", key="a")
-    assert index.query_local("t", key="a").complete
+    assert from_memory(index, "t", key="a").complete
     damaged = tmp_path / "data" / "quarantine" / "sealed-7"
     damaged.write_bytes(b"x")
     index.refresh()
-    assert index.query_local("t", key="a") is None
+    assert from_memory(index, "t", key="a") is None
     assert not index.query("t", key="a").complete
     damaged.unlink()
     index.refresh()
-    assert index.query_local("t", key="a").complete
+    assert from_memory(index, "t", key="a").complete
 
 
 def test_what_was_received_and_cannot_be_written_is_not_told_from_memory(make_index, monkeypatch):
@@ -269,9 +269,9 @@ def test_what_was_received_and_cannot_be_written_is_not_told_from_memory(make_in
 
     with monkeypatch.context() as patched:
         patched.setattr(index._writer, "flush_buffer", refuse)
-        assert index.query_local("t", key="a") is None
+        assert from_memory(index, "t", key="a") is None
         assert not index.query("t", key="a").complete
-    assert len(index.query_local("t", key="a").entries) == 2
+    assert len(from_memory(index, "t", key="a").entries) == 2
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_what_was_received_and_cannot_be_written_is_not_told_from_memory(make_in
 )
 def test_lookup_that_is_wrong_is_not_answered_from_memory(index, lookup):
     index.query("orders", key="k0")
-    assert index.query_local(**lookup) is None
+    assert from_memory(index, **lookup) is None
     with pytest.raises(TierdexError):
         index.query(**lookup)
 
@@ -300,14 +300,14 @@ def test_lookup_that_is_wrong_is_not_answered_from_memory(index, lookup):
 def test_wrong_name_is_not_answered_by_an_index_without_files(make_index):
     index = make_index()
     assert index.query("orders", key="k0").entries == []
-    assert index.query_local("orders", key="k0").entries == []
-    assert index.query_local("orders", key=5) is None
+    assert from_memory(index, "orders", key="k0").entries == []
+    assert from_memory(index, "orders", key=5) is None
 
 
 def test_closed_index_answers_nothing_from_memory(index):
     index.query("orders", key="k0")
     index.close()
-    assert index.query_local("orders", key="k0") is None
+    assert from_memory(index, "orders", key="k0") is None
     assert index._components.local_queries._files.sources == ()
     assert index._components.local_queries._plans == {}
 
@@ -319,7 +319,7 @@ def test_location_repeated_in_two_files_that_are_not_compacted_is_told_once(make
         index.roll()
     put(index, "a", 2)
     index.query("orders", key="a")
-    assert offsets(index.query_local("orders", key="a")) == [2, 1]
+    assert offsets(from_memory(index, "orders", key="a")) == [2, 1]
 
 
 def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
@@ -328,9 +328,9 @@ def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
     for offset in range(3):
         index.query("orders", key="a")
         put(index, "a", offset)
-        answer = index.query_local("orders", key="a")
+        answer = from_memory(index, "orders", key="a")
         assert offsets(answer) == list(range(offset, -1, -1))
-    index.query_local("orders", key="absent")
+    from_memory(index, "orders", key="absent")
     plan = index._components.local_queries._plans["orders"]
     assert len(plan.first.sources) == 1
     assert len(plan.steps) == 1
@@ -342,11 +342,11 @@ def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
     put(index, "a", 1)
     for topic in ("seldom", "orders"):
         index.query(topic, key="a")
-        assert index.query_local(topic, key="a").entries
+        assert from_memory(index, topic, key="a").entries
     assert set(index._components.local_queries._plans) == {"seldom", "orders"}
     index.roll()
     put(index, "a", 2)
-    assert offsets(index.query_local("orders", key="a")) == [2, 1]
+    assert offsets(from_memory(index, "orders", key="a")) == [2, 1]
     assert set(index._components.local_queries._plans) == {"orders"}
 
 
@@ -467,7 +467,7 @@ def test_query_that_goes_on_on_another_thread_searches_memory_once(published, as
 )
 def test_explained_lookup_in_memory_tells_what_the_general_path_tells(index, lookup):
     index.query(topic="orders", key="absent")  # teaches the topic
-    told = index.query_local("orders", **lookup, explain=True)
+    told = from_memory(index, "orders", **lookup, explain=True)
     assert told is not None
     request = make_request(index._settings, QueryValues("orders", **lookup))
     general = answer_query(index._queries, request, explain=True, fail=False)

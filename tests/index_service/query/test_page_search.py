@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.index_service.conftest import SMALL, offsets, put
+from tests.index_service.conftest import SMALL, from_memory, offsets, put
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError, TierdexError
@@ -100,7 +100,7 @@ def test_pages_of_a_lookup_are_those_of_the_model(files, compacted, name, bounds
         found = list(pages(lambda cursor: index.query(**asked, cursor=cursor)))
         assert [place for page in found for place in page] == expected
         assert all(len(page) == max_count for page in found[:-1])
-        answer = index.query_local(**asked)
+        answer = from_memory(index, **asked)
         assert answer is not None
         assert answer.next_cursor == index.query(**asked).next_cursor
 

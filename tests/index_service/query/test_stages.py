@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.index_service.conftest import put
+from tests.index_service.conftest import from_memory, put
 from tierdex import Index
 from tierdex.index_service.query.stages import STAGES, StageTimes, Stopwatch
 
@@ -62,7 +62,7 @@ def test_a_query_that_memory_answers_is_not_counted(index):
     for _ in range(3):
         assert index.query("orders", key="a").entries
     before = counts(index)
-    assert index.query_local("orders", key="a").entries
+    assert from_memory(index, "orders", key="a").entries
     assert index.query("orders", key="a").entries
     assert counts(index) == before
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.index_service.conftest import put
+from tests.index_service.conftest import from_memory, put
 from tierdex.index_service.requests.repeats import first_of_each
 
 EVERY_FORM = pytest.mark.parametrize("form", ["chained", "sealed", "compacted", "merged", "across"])
@@ -44,7 +44,7 @@ def test_a_time_range_finds_what_lies_in_it(index, begin, end):
         assert times(index.query(**asked)) == wanted
         assert times(index.query(**asked, explain=True)) == wanted
         assert times(index.query_batch([asked])[0]) == wanted
-        local = index.query_local(**asked)
+        local = from_memory(index, **asked)
         assert local is None or times(local) == wanted
 
 

@@ -11,7 +11,7 @@
 
 The stages of a lookup add up to its time: `Stopwatch` is in one of them at each moment. `StageTimes` keeps
 the times of all lookups for `/metrics`. A lookup that memory answers in microseconds
-(`Index.query_local`) is in neither: to look at the clock would cost a tenth of it.
+(`Index.begin_query`) is in neither: to look at the clock would cost a tenth of it.
 
 Depends on histogram.
 """
