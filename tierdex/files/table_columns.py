@@ -9,7 +9,7 @@ spells each column::
 By `name` a file's column is the one of the `physical` name, by `id` the one of the field ID in its metadata;
 one that a file lacks is null, or its default, in all of its rows. Values of partitions are texts.
 
-Depends on errors and pyarrow.
+Depends on errors, numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
@@ -198,6 +199,10 @@ class TableColumns:
             else:
                 array: Any = table.column(name)
                 array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+                if array.offset and pa.types.is_nested(
+                    array.type
+                ):  # Arrow makes no lists of a part
+                    array = array.take(pa.array(np.arange(len(array))))
                 made.append(self._as_column(array, column))
         return pa.table(made, schema=pa.schema([pa.field(c.name, c.arrow) for c in columns]))
 

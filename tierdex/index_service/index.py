@@ -22,6 +22,7 @@ from tierdex.fork import Refusing, forked_error, tell_child
 from tierdex.index_service.answer import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS, Answer
 from tierdex.index_service.operations import OperatedIndex
 from tierdex.index_service.peers.peer_round import PeerRound
+from tierdex.index_service.query.executor import TableLearnedError
 from tierdex.index_service.requests.entry_rules import (
     check_integer,
     check_location,
@@ -31,7 +32,7 @@ from tierdex.index_service.requests.id_time import OFF, narrow
 from tierdex.index_service.requests.put import CheckedPut
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues, make_request
 from tierdex.index_service.single_queries import QueryOptions, SingleQueries, check_on_error
-from tierdex.index_service.table_queries import TableQueries
+from tierdex.index_service.table_queries import TableQueries, asks_again
 from tierdex.index_service.tables.live_entries import check_snapshot
 from tierdex.indexfile.schema import message_schema
 from tierdex.times import to_ms
@@ -73,7 +74,7 @@ class Index(OperatedIndex):
         self._queries = components.queries
         self._from_memory = components.local_queries.run
         self._tables = TableQueries(components, self._singles)
-        self._table_topics = components.tables.topics  # empty but where tables are followed
+        self._table_topics = components.tables.topics
         self._fresh_within = components.settings.fresh_within
         self._has_id_time = components.settings.id_time != OFF or bool(
             components.settings.topic_id_time
@@ -416,7 +417,10 @@ class Index(OperatedIndex):
             begun = told
         values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
         options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
-        return self._singles.go_on(values, begun, options, narrowed)
+        try:
+            return self._singles.go_on(values, begun, options, narrowed)
+        except TableLearnedError:
+            return self._tables.query(values, options, narrowed, None)
 
     def begin_query(self, topic: str | None = None, **asked: Any) -> Answer | Callable[[], Answer]:
         """Return the answer of `query` if memory alone has it, in microseconds; else what returns it.
@@ -437,8 +441,9 @@ class Index(OperatedIndex):
             return told
         if told is None:
             return partial(self.query, topic, **asked)
-        return partial(self._singles.go_on, values, told, options)
+        return partial(self._tables.go_on, values, told, options)
 
+    @asks_again
     def histogram(
         self,
         topic: str | None = None,
@@ -485,6 +490,7 @@ class Index(OperatedIndex):
             self._age.tell((found,), age, peer_round, fail=fail)
             return found
 
+    @asks_again
     def query_batch(
         self,
         lookups: Sequence[Lookup],
@@ -512,6 +518,7 @@ class Index(OperatedIndex):
             self._age.tell(answers, limit, peer_round, fail=fail)
             return answers
 
+    @asks_again
     def query_batch_arrow(
         self,
         lookups: Any,
@@ -563,5 +570,4 @@ class Index(OperatedIndex):
             return self._age.tell_table(table, limit, PeerRound(), fail=False)
 
     def _is_of_table(self, topic: object) -> bool:
-        topics = self._table_topics
-        return bool(topics) and (topic is None or topic in topics)
+        return bool(self._table_topics) and (topic is None or topic in self._table_topics)

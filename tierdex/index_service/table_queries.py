@@ -8,26 +8,45 @@ Depends on answer, batch, opening, query, requests, single_queries, tables, erro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
 from tierdex.errors import NotFoundError
-from tierdex.index_service.query.executor import refuse_incomplete
+from tierdex.index_service.query.executor import TableLearnedError, refuse_incomplete
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues
 from tierdex.index_service.single_queries import QueryOptions, check_on_error
 from tierdex.index_service.tables.live_entries import LiveEntries
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tierdex.column_types import Lookup
     from tierdex.index_service.answer import Answer, Histogram
     from tierdex.index_service.opening.components import Components
+    from tierdex.index_service.query.memory_search import Begun
     from tierdex.index_service.requests.id_time import Narrowed
     from tierdex.index_service.single_queries import SingleQueries
 
 _PAGE: Final = 1000
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def asks_again(method: Callable[P, T]) -> Callable[P, T]:
+    """Ask once more when rows of a table were found whose state has been read since."""
+
+    @wraps(method)
+    def asked(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return method(*arguments, **named)
+        except TableLearnedError:
+            return method(*arguments, **named)
+
+    return asked
 
 
 class TableQueries:
@@ -35,7 +54,7 @@ class TableQueries:
 
     def __init__(self, components: Components, singles: SingleQueries) -> None:
         self._tables = components.tables
-        self._settings = components.settings
+        components.queries.learn_tables = components.tables.learn
         self._singles = singles
         self._live = LiveEntries(components.tables, components.read_view.now_ms)
 
@@ -65,6 +84,13 @@ class TableQueries:
         if check_on_error(options.on_error):
             refuse_incomplete(answer.missing)
         return answer
+
+    def go_on(self, values: QueryValues, begun: Begun, options: QueryOptions) -> Answer:
+        """Answer a query that memory did not, also of a table that another node follows."""
+        try:
+            return self._singles.go_on(values, begun, options)
+        except TableLearnedError:
+            return self.query(values, options, None, None)
 
     def takes(self, lookups: object) -> bool:
         """Say whether a list of lookups asks a topic that follows a table, or perhaps does."""

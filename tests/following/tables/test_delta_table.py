@@ -137,7 +137,7 @@ def test_batch_histogram_and_table_answer_live_rows_alone(index, path):
     assert index.histogram("orders", key="33").count == 0
 
 
-def test_reader_of_the_store_alone_calls_rows_missing_and_shows_no_dead_one(path, tmp_path):
+def test_reader_of_the_store_alone_answers_as_the_follower_published(path, tmp_path):
     store = f"file://{tmp_path}/store"
     deltalake.write_deltalake(path, rows(0, 40))
     with tierdex.Index.open(tmp_path / "data", store=store, **SMALL) as index:
@@ -146,21 +146,49 @@ def test_reader_of_the_store_alone_calls_rows_missing_and_shows_no_dead_one(path
         index_once(index, f"delta:{path}", "orders", "id")
         index.roll()
         index.run_compaction()
+        assert [entry.state for entry in index.query("orders", key="8").entries] == ["uploaded"]
+        with tierdex.Index.open(store=store, background=False) as reader:
+            assert [a.entries for a in reader.query_batch([{"topic": "orders", "key": "7"}])] == [
+                []
+            ]
+            answer = reader.query("orders", key="7")
+            assert (answer.entries, answer.complete, answer.table.version) == ([], True, 1)
+            assert len(reader.query("orders", key="7", snapshot=0).entries) == 1
+            deltalake.write_deltalake(path, rows(7, 8), mode="append")
+            index_once(index, f"delta:{path}", "orders", "id")
+            index.run_compaction()  # its entry is in no published file: its state is not published
+            reader.refresh()
+            assert reader.query("orders", key="7").table.version == 1
+            index.roll()
+            index.run_compaction()
+            reader.refresh()
+            assert len(reader.query("orders", key="7").entries) == 1
+        with tierdex.Index.open(store=store, background=False) as reader:
+            asked = pa.table({"topic": ["orders"] * 2, "key": ["7", "9"]})
+            assert reader.query_batch_arrow(asked).column("position").to_pylist() == [
+                0,
+                8,
+            ]  # in a new file without 7
+
+
+def test_rows_are_missing_where_nothing_says_which_are_live(path, tmp_path):
+    store = f"file://{tmp_path}/store"
+    deltalake.write_deltalake(path, rows(0, 40))
+    with tierdex.Index.open(tmp_path / "data", store=store, **SMALL) as index:
+        index_once(index, f"delta:{path}", "orders", "id")
+        index.roll()
+        index.run_compaction()
+    shutil.rmtree(tmp_path / "store" / "tables")
     with tierdex.Index.open(store=store, background=False) as reader:
-        for answer in (
-            reader.query("orders", key="7"),
-            *reader.query_batch([{"topic": "orders", "key": "7"}]),
-        ):
-            assert answer.entries == []
-            assert not answer.complete
+        answers = [reader.query("orders", key="7")]
+        answers += reader.query_batch([{"topic": "orders", "key": "7"}])
+        for answer in answers:
+            assert (answer.entries, answer.complete) == ([], False)
             assert "known where the table is followed" in answer.missing[0].reason
         asked = pa.table({"topic": ["orders"], "key": ["7"]})
         table = reader.query_batch_arrow(asked, on_error="partial")
         assert table.num_rows == 0
         assert b"missing" in table.schema.metadata
-    with tierdex.Index.open(tmp_path / "data", store=store, **SMALL) as index:
-        assert index.query("orders", key="7").entries == []
-        assert [entry.state for entry in index.query("orders", key="8").entries] == ["uploaded"]
 
 
 def test_row_is_shown_with_its_columns(index, path, tmp_path):
@@ -172,6 +200,35 @@ def test_row_is_shown_with_its_columns(index, path, tmp_path):
     message = shown.entries[0].message
     assert message.outcome == "shown", message
     assert json.loads(message.text) == {"id": 17, "name": "name-2", "note": "note 17"}
+
+
+def test_row_of_nested_columns_is_shown_as_it_is(index, path, tmp_path):
+    lines = [None if n % 3 == 0 else [{"sku": f"s{n}", "count": n}] for n in range(10)]
+    table = pa.table({
+        "id": list(range(10)),
+        "lines": pa.array(lines, pa.list_(pa.struct([("sku", pa.string()), ("count", pa.int32())]))),
+        "tags": pa.array([None if n % 2 else [("a", n)] for n in range(10)], pa.map_("string", "int64")),
+        "to": pa.array([{"city": None if n == 4 else f"c{n}"} for n in range(10)]),
+    })  # fmt: skip
+    deltalake.write_deltalake(path, table)
+    index_once(index, f"delta:{path}", "orders", "id")
+    index_once(index, f"delta:{path}", "cities", "to.city")
+    expected = {
+        "4": {
+            "id": 4,
+            "lines": [{"sku": "s4", "count": 4}],
+            "tags": [["a", 4]],
+            "to": {"city": None},
+        },
+        "3": {"id": 3, "lines": None, "tags": None, "to": {"city": "c3"}},
+    }
+    with MessageFetcher(tmp_path / "data", ShowSettings()) as messages:
+        for key, row in expected.items():
+            answer = index.query("orders", key=key)
+            shown = messages.with_messages(answer, key=key, message_id=None).entries[0].message
+            assert shown.outcome == "shown", shown
+            assert json.loads(shown.text) == row
+    assert len(index.query("cities", key="c7").entries) == 1
 
 
 def test_row_of_a_vacuumed_file_is_gone_and_never_another_row(index, path, tmp_path):

@@ -60,8 +60,8 @@ class DeltaState:
         added = []
         for action in actions:
             for name, value in action.items():
-                if value is None:
-                    continue
+                if value is None or not any(each is not None for each in value.values()):
+                    continue  # a checkpoint has every action in every row, most of them empty
                 if name == "add":
                     added.append(value)
                 elif name == "remove":

@@ -113,6 +113,8 @@ class DeltaTable:
         for path, add in state.adds.items():
             self._folder.address_of(path)
             vector = add.get("deletionVector")
+            if vector is not None and vector.get("storageType") is None:
+                vector = None  # in a checkpoint: an empty one
             files[path] = LiveFile(
                 path, int(add.get("size") or 0), dict(add.get("partitionValues") or {}),
                 mark_of_delta(vector),

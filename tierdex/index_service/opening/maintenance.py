@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tierdex.compactor.worker import Compactor
     from tierdex.index_service.forget.forgetting import Forgetter
     from tierdex.index_service.ingest.writer import Writer
+    from tierdex.index_service.tables.table_objects import TablePublisher
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.settings import Settings
 
@@ -72,8 +73,10 @@ class Maintenance:
         read_view: ReadView,
         sign: OwnerSign,
         forgetter: Forgetter,
+        tables: TablePublisher,
     ) -> None:
         self._forgetter = forgetter
+        self._tables = tables
         self._writer = writer
         self._compactor = compactor
         self._read_view = read_view
@@ -93,6 +96,8 @@ class Maintenance:
         self._writer.look_again()
         self._writer.flush_buffer()
         fenced = self._compactor.fenced
+        if fenced is None:
+            self._tables.run()
         if fenced is not None:  # local work is done; the rest cannot be
             raise FencedError(*fenced.args)
         return count

@@ -18,6 +18,7 @@ from tierdex.index_service.readers.range_cache import RangeCache
 from tierdex.index_service.readers.read_threads import ReadThreads
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.index_service.tables.followed_tables import FollowedTables
+from tierdex.index_service.tables.table_objects import TableObjects
 from tierdex.index_service.view.manifest_follower import ManifestFollower
 from tierdex.index_service.view.rocketmq_source import RocketmqView
 from tierdex.lifecycle.table.file_table import FileTable
@@ -120,7 +121,11 @@ def open_view(places: Places, settings: Settings, seams: Seams, *, adopt: bool =
         queue_tables=QueueTables(store),
         rocketmq=rocketmq,
         executor=executor,
-        tables=FollowedTables(seams.filesystem, None if paths is None else paths.root),
+        tables=FollowedTables(
+            seams.filesystem,
+            None if paths is None else paths.root,
+            TableObjects(_for_purpose(store, MANIFESTS)),
+        ),
     )
 
 

@@ -50,6 +50,7 @@ from tierdex.index_service.opening.folder_store import note_store
 from tierdex.index_service.opening.folder_voice import make_folder_voice
 from tierdex.index_service.opening.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.opening.open_view import close_view, open_view
+from tierdex.index_service.tables.table_objects import TablePublisher
 from tierdex.index_service.view.local_recovery import LocalMending, open_local
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView
@@ -200,7 +201,11 @@ class _OwnerOpening:
         catalogue = self._make_catalogue(compaction, read_view)
         components = make_components(self._view, read_view, catalogue, forgetter, writer)
         sign = OwnerSign(compaction, on_fenced=compactor.fence, is_asked=forgetter.asks_for_sign)
-        maintenance = Maintenance(writer, compactor, read_view, sign, forgetter)
+        publisher = TablePublisher(
+            self._view.tables, self._view.store, self._view.seams.clock, self._unpublished_numbers,
+            lambda: compactor.fenced is not None,
+        )  # fmt: skip
+        maintenance = Maintenance(writer, compactor, read_view, sign, forgetter, publisher)
         components.writing = WritingComponents(
             data=self._paths.root,
             writer=writer,
@@ -223,10 +228,21 @@ class _OwnerOpening:
                 tending,
                 scrubber,
                 sign,
+                publisher,
             )
             self._threads += [WorkerThread(worker, self._view.seams.clock) for worker in workers]
             start_threads(components, self._threads)
         return components
+
+    def _unpublished_numbers(self) -> list[int]:
+        """Return the numbers of our files that have entries and are not published."""
+        node = self._view.settings.node
+        with self._view.table.snapshot() as snapshot:
+            return [
+                file.number
+                for file in snapshot.files
+                if file.node == node and file.row is None and file.item_count
+            ]
 
     # -- the node and its folder -----------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from tierdex.index_service.query.walk import PlanIsOldError, Walk
 from tierdex.index_service.readers.file_reader import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Executor
 
     from tierdex.clock import Clock
@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from tierdex.settings import Settings
 
 AT_ONCE: Final = 10_000  # items, and entries, of a batch that is answered without waiting
+
+
+class TableLearnedError(Exception):
+    """Rows of a table were found of which nothing was known, and now it is: the lookup is asked again."""
 
 
 class Result(NamedTuple):
@@ -103,6 +107,7 @@ class LookupExecutor:
         self.executor = executor
         self.table = table
         self.stage_times = StageTimes()
+        self.learn_tables: Callable[[], bool] = lambda: False
 
     def run(
         self,
@@ -131,7 +136,7 @@ class LookupExecutor:
         else:
             walk = self._walk_beside_peers(run, self.peers)
         if not of_table:
-            walk.matches.hide_tables()
+            self._hide_tables(walk)
         everywhere = self.read_view.missing() + run.round_.missing
         result = Result(
             walk.matches, walk.files, everywhere, run.round_.as_of(), cursor, run.trace,
@@ -139,6 +144,11 @@ class LookupExecutor:
         )  # fmt: skip
         run.trace.stages.enter("answer")
         return result
+
+    def _hide_tables(self, walk: Walk) -> None:
+        """Call rows of unknown tables missing. Raises TableLearnedError when their state can be had."""
+        if walk.matches.hide_tables() and self.learn_tables():
+            raise TableLearnedError
 
     def note_answered(self, result: Result) -> None:
         """Count what a result of `run` took, now that its answer is made."""
@@ -161,7 +171,7 @@ class LookupExecutor:
             walk = Walk(self, lookups, files, trace, budget, forgotten=forgotten, may_replan=False)
             if not walk.run_at_once():
                 return None
-        walk.matches.hide_tables()
+        self._hide_tables(walk)
         # After the files: what is missing is named before it leaves the table.
         if not self.is_still_fresh(freshness):
             return None

@@ -94,8 +94,11 @@ class Matches:
             self.files.append(found)
             self.counts += np.bincount(found.numbers, minlength=len(self.counts))
 
-    def hide_tables(self) -> None:
-        """Call rows of a lake's table missing: without the table's state a dead one looks live."""
+    def hide_tables(self) -> bool:
+        """Call rows of a lake's table missing: without the table's state a dead one looks live.
+
+        Return whether there were any.
+        """
         shown = []
         for file in self.files:
             if file.schema != TABLE_ROW_SCHEMA:
@@ -104,7 +107,9 @@ class Matches:
             numbers = np.unique(file.numbers)
             self.counts -= np.bincount(file.numbers, minlength=len(self.counts))
             self.missing.append(FileMissing(Missing(file.handle.file_id, _UNKNOWN), numbers))
+        has_any = len(shown) < len(self.files)
         self.files = shown
+        return has_any
 
     def _keep_earlier(self, wanted: np.ndarray) -> None:
         """Note the entries of lookups (b1) that had one row so far."""

@@ -12,7 +12,7 @@ of a newer snapshot, and say that it had seen it.
 A follower rolls when it begins with a table, so that its entries lie in files which are newer than its log:
 who sees the files has looked at the log.
 
-Depends on errors, file_info, table_log, table_state and numpy.
+Depends on errors, file_info and the other modules of this folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
+from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError, TierdexError
 from tierdex.index_service.file_info import TableInfo
 from tierdex.index_service.tables.table_log import FOLDER, TableLog, topics_of
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tierdex.filesystem import FileSystem
+    from tierdex.index_service.tables.table_objects import TableObjects
     from tierdex.index_service.tables.table_state import DeletesPlace, TableState
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,11 @@ _DELETES_KEPT: Final = 10_000_000  # rows, of 8 bytes
 class FollowedTables:
     """The tables of one data folder; of none where there is no folder. Safe to share between threads."""
 
-    def __init__(self, filesystem: FileSystem, data: Path | None) -> None:
+    def __init__(
+        self, filesystem: FileSystem, data: Path | None, objects: TableObjects | None = None
+    ) -> None:
+        """`objects` are the states in the store, of tables that other nodes follow."""
+        self._objects = objects
         self._filesystem = filesystem
         self._folder = None if data is None else data / FOLDER
         self._lock = threading.Lock()
@@ -61,6 +66,26 @@ class FollowedTables:
             for topic in self._names():
                 if topic not in self._owned:
                     self._refresh(topic)
+            if self._objects is not None:
+                self._refresh_objects(self._objects)
+
+    def learn(self) -> bool:
+        """Read the states in the store, since rows of an unknown table were found; say whether one is new."""
+        with self._lock:
+            known = len(self.topics)
+            if self._objects is not None:
+                self._refresh_objects(self._objects, is_wanted=True)
+            return len(self.topics) > known
+
+    def _refresh_objects(self, objects: TableObjects, *, is_wanted: bool = False) -> None:
+        """Take the states in the store; where it cannot be read, those that are known stay."""
+        try:
+            objects.refresh(is_wanted=is_wanted)
+        except TierdexError as error:
+            logger.warning("tables in the store cannot be read", extra={"error": str(error)})
+        for topic, state in objects.states.items():
+            if topic not in self._logs:
+                self.topics[topic] = state
 
     def note_new(self) -> None:
         """Note tables that were begun since `refresh`: of these nothing is shown yet."""
@@ -101,7 +126,11 @@ class FollowedTables:
             if known is not None:
                 self._deletes.move_to_end((topic, place))
                 return known
-            rows = self._log_of(topic).read_deletes(place)
+            if self._is_elsewhere(topic):
+                assert self._objects is not None
+                rows = self._objects.read_deletes(topic, place)
+            else:
+                rows = self._log_of(topic).read_deletes(place)
             self._deletes[topic, place] = rows
             self._deletes_kept += len(rows)
             while self._deletes_kept > _DELETES_KEPT and len(self._deletes) > 1:
@@ -111,7 +140,26 @@ class FollowedTables:
     def last_look(self, topic: str) -> dict[str, Any]:
         """Return what the follower noted when it last looked at the table."""
         with self._lock:
-            return self._log_of(topic).last_look()
+            if not self._is_elsewhere(topic):
+                return self._log_of(topic).last_look()
+            state = self.topics.get(topic)
+            if self._objects is None or state is None or "max_staleness" not in state.head.options:
+                return {}
+            return self._objects.last_look(topic)
+
+    def _is_elsewhere(self, topic: str) -> bool:
+        return topic not in self._logs and self._objects is not None
+
+    def local_states(self) -> list[tuple[str, TableState]]:
+        """Return the tables that this folder follows, of which a snapshot is indexed."""
+        with self._lock:
+            states = [(topic, self.topics.get(topic)) for topic in self._logs]
+        return [(t, state) for t, state in states if state is not None and state.newest is not None]
+
+    def log_of(self, topic: str) -> TableLog:
+        """Return the log of a table that this folder follows."""
+        with self._lock:
+            return self._log_of(topic)
 
     def infos(self) -> list[TableInfo]:
         """Return every table, by topic."""

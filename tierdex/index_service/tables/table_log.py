@@ -101,25 +101,18 @@ class TableLog:
         return self.state
 
     def _take(self, data: bytes) -> None:
-        whole = data[: data.rfind(b"\n") + 1]
-        lines = whole.splitlines()
-        state = self.state
-        for number, line in enumerate(lines):
-            record = _decode(line)
-            if record is None:
-                if number == len(lines) - 1 and len(whole) == len(data):
-                    whole = whole[: -len(line) - 1]  # cut by a crash, where a line break was left
-                    break
-                raise CorruptFileError(
-                    self.path, f"line {number + 1} behind byte {self._end} is damaged"
-                )
-            try:
-                state = _head_of(record) if state is None else state.with_record(record)
-            except (KeyError, IndexError, TypeError, ValueError) as error:
-                raise CorruptFileError(
-                    self.path, f"line {number + 1} behind byte {self._end}: {error}"
-                ) from error
-        self.state, self._end = state, self._end + len(whole)
+        self.state, taken = _with_lines(self.state, data, self.path)
+        self._end += taken
+
+    @property
+    def end(self) -> int:
+        """Bytes of the log that make `state`."""
+        return self._end
+
+    def read_file(self, name: str) -> bytes:
+        """Return a file of the table's: its log, or one with deleted rows. Raises OSError."""
+        with closing(self._filesystem.open(self._folder / name)) as file:
+            return file.read_at(0, file.size())
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -192,6 +185,36 @@ class TableLog:
             except ValueError:
                 return {}
         return said if isinstance(said, dict) else {}
+
+
+def state_of_log(data: bytes, where: str) -> TableState:
+    """Return the state that the bytes of a whole log make. Raises CorruptFileError."""
+    state, _ = _with_lines(None, data, where)
+    if state is None:
+        raise CorruptFileError(where, "is no table's log: it has no head")
+    return state
+
+
+def _with_lines(
+    state: TableState | None, data: bytes, where: str | Path
+) -> tuple[TableState | None, int]:
+    """Return the state after the whole lines of some bytes, and how many bytes these are."""
+    whole = data[: data.rfind(b"\n") + 1]
+    lines = whole.splitlines()
+    for number, line in enumerate(lines):
+        record = _decode(line)
+        if record is None:
+            if number == len(lines) - 1 and len(whole) == len(data):
+                whole = whole[: -len(line) - 1]  # cut by a crash, where a line break was left
+                break
+            raise CorruptFileError(where, f"line {number + 1} of the last {len(lines)} is damaged")
+        try:
+            state = _head_of(record) if state is None else state.with_record(record)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise CorruptFileError(
+                where, f"line {number + 1} of the last {len(lines)}: {error}"
+            ) from error
+    return state, len(whole)
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

@@ -142,6 +142,11 @@ class TableState:
         """Return the table's columns (JSON) at a step."""
         return next(s.columns for s in reversed(self.snapshots) if s.step <= step and s.columns)
 
+    def deletes_files(self) -> set[str]:
+        """Return the files that have deleted rows of any life."""
+        lives = (life for file in self.files for life in file.lives)
+        return {life.deletes.file for life in lives if life.deletes is not None}
+
     # -- records ---------------------------------------------------------------------------------
 
     def with_record(self, record: Mapping[str, Any]) -> TableState:

@@ -1,0 +1,189 @@
+"""The state of a followed table in the store, for readers without the data folder.
+
+::
+
+    tables/TOPIC/state          the log of the table's state, as table_log.py writes it; TOPIC in base64
+    tables/TOPIC/STEP.deletes   deleted rows of a step
+    tables/TOPIC/look           what the follower last saw, where answers depend on how old that is
+
+Order of writing, by the owner of the node::
+
+    entries   published: every file that has entries of the state is in the manifest
+    deletes   written
+    state     replaced: visible to readers, who read it before the manifests
+
+A reader that sees a state therefore sees the entries of every row that the state calls live. The state that
+it sees may be old, never ahead.
+
+Depends on errors, storage_layer, table_log, table_state and numpy.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from tierdex.errors import CorruptFileError, NotFoundError, TierdexError
+from tierdex.index_service.tables.table_log import state_of_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tierdex.clock import Clock
+    from tierdex.index_service.tables.followed_tables import FollowedTables
+    from tierdex.index_service.tables.table_state import DeletesPlace, TableState
+    from tierdex.storage_layer.base import Store
+
+logger = logging.getLogger(__name__)
+_PREFIX: Final = "tables/"
+_STATE: Final = "state"
+_LOOK: Final = "look"
+_LOOK_AGAIN_S: Final = 60.0
+_STEP_S: Final = 5.0
+
+
+def prefix_of(topic: str) -> str:
+    """Return the folder of a topic's objects."""
+    return f"{_PREFIX}{urlsafe_b64encode(topic.encode()).decode()}/"
+
+
+def _topic_of(key: str) -> str:
+    return urlsafe_b64decode(key.removeprefix(_PREFIX).partition("/")[0]).decode()
+
+
+def _deletes_name(place: DeletesPlace) -> str:
+    """Return the object's name of a local file TOPIC.STEP.deletes."""
+    return ".".join(place.file.rsplit(".", 2)[1:])
+
+
+class TableObjects:
+    """Reads the states in a store. Not thread-safe."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen: dict[str, tuple[int, int]] = {}
+        self.states: dict[str, TableState] = {}
+
+    def refresh(self, *, is_wanted: bool = False) -> None:
+        """Read the states that have changed: one request, and one for each of them.
+
+        Until a query has found rows of a table (`is_wanted`), nothing is asked: most stores have no table.
+        Raises what the store raises, CorruptFileError.
+        """
+        if not self.states and not is_wanted:
+            return
+        for found in self._store.list(_PREFIX):
+            if not found.key.endswith("/" + _STATE):
+                continue
+            seen = (found.size, found.modified_ms)
+            if self._seen.get(found.key) == seen:
+                continue
+            try:
+                data = self._store.get(found.key)
+            except NotFoundError:
+                continue
+            self.states[_topic_of(found.key)] = state_of_log(data, found.key)
+            self._seen[found.key] = seen
+
+    def read_deletes(self, topic: str, place: DeletesPlace) -> np.ndarray:
+        """Return deleted rows (u8, rising). Raises CorruptFileError, what the store raises."""
+        key = prefix_of(topic) + _deletes_name(place)
+        raw = self._store.get(key, place.offset, place.size)
+        if zlib.crc32(raw) != place.crc:
+            raise CorruptFileError(key, f"the deleted rows at byte {place.offset} are damaged")
+        return np.frombuffer(raw, "<u8")
+
+    def last_look(self, topic: str) -> dict[str, Any]:
+        """Return what the follower noted in the store; nothing where it notes nothing there."""
+        try:
+            said = json.loads(self._store.get(prefix_of(topic) + _LOOK))
+        except (NotFoundError, ValueError):
+            return {}
+        return said if isinstance(said, dict) else {}
+
+
+class _Pending(NamedTuple):
+    state: TableState
+    bytes: int  # of the log
+    number: int  # the newest file that may have entries of it
+
+
+class TablePublisher:
+    """Publishes the states of one node's tables, once their entries are published. One thread at a time."""
+
+    name = "tables"
+
+    def __init__(
+        self,
+        tables: FollowedTables,
+        store: Store,
+        clock: Clock,
+        unpublished: Callable[[], list[int]],
+        is_fenced: Callable[[], bool],
+    ) -> None:
+        """`unpublished` returns the numbers of the node's files that have entries and are not published."""
+        self._tables = tables
+        self._store = store
+        self._clock = clock
+        self._unpublished = unpublished
+        self._is_fenced = is_fenced
+        self._pending: dict[str, _Pending] = {}
+        self._published: dict[str, TableState] = {}
+        self._looks: dict[str, float] = {}
+
+    def step(self) -> float:
+        """Publish what is due, for a background thread; what fails is tried at the next step."""
+        try:
+            self.run()
+        except TierdexError as error:
+            logger.warning("table not published", extra={"error": str(error)})
+        return _STEP_S
+
+    def run(self) -> int:
+        """Publish what is due; return how many states that were. Raises what the store raises."""
+        done = 0
+        for topic, state in self._tables.local_states():
+            if self._is_fenced():
+                return done
+            if state is not self._published.get(topic):
+                done += self._try_state(topic, state)
+            if topic in self._published and "max_staleness" in state.head.options:
+                self._note_look(topic)
+        return done
+
+    def _try_state(self, topic: str, state: TableState) -> int:
+        pending = self._pending.get(topic)
+        if pending is None:
+            size = self._tables.log_of(
+                topic
+            ).end  # first: what it says was put lies in the files below
+            newest = max(self._unpublished(), default=-1)
+            pending = self._pending[topic] = _Pending(state, size, newest)
+        waiting = self._unpublished()
+        if any(number <= pending.number for number in waiting):
+            return 0
+        self._write(topic, pending)
+        self._published[topic] = pending.state
+        del self._pending[topic]
+        return 1
+
+    def _write(self, topic: str, pending: _Pending) -> None:
+        prefix, log = prefix_of(topic), self._tables.log_of(topic)
+        there = {found.key for found in self._store.list(prefix)}
+        for file in pending.state.deletes_files():
+            key = prefix + ".".join(file.rsplit(".", 2)[1:])
+            if key not in there:
+                self._store.put(key, log.read_file(file))
+        self._store.put(prefix + _STATE, log.read_file(log.path.name)[: pending.bytes])
+
+    def _note_look(self, topic: str) -> None:
+        now = self._clock.monotonic()
+        if now - self._looks.get(topic, float("-inf")) >= _LOOK_AGAIN_S:
+            look = json.dumps(self._tables.last_look(topic)).encode()
+            self._store.put(prefix_of(topic) + _LOOK, look)
+            self._looks[topic] = now
