@@ -283,7 +283,7 @@ def test_retire_beside_a_living_owner_gives_up_the_lost_ones_only(
     look(heir)
     assert acknowledged_ms < ask(reader).as_of <= since_ms
     publish(heir)  # it was not fenced
-    with pytest.raises(NodeInUseError, match=r"alive.*sign is \d+ s old; .* after 180 s"):
+    with pytest.raises(NodeInUseError, match=r"alive.*heartbeat is \d+ s old; .*after 180 s"):
         retire_node(store, clock, "a")
 
 
