@@ -19,9 +19,9 @@ from fastapi import APIRouter, Query
 from benchmarks.measure import Row
 from tierdex import Index, MessageLog
 from tierdex.app.http.application import create_app
-from tierdex.app.http.message_models import Appended, MessagesToAppend
-from tierdex.app.http.models import EntriesToPut, PutAnswer
-from tierdex.app.http.parameters import AppendQuery, PutQuery
+from tierdex.app.http.schemas.message_models import Appended, MessagesToAppend
+from tierdex.app.http.schemas.models import EntriesToPut, PutAnswer
+from tierdex.app.http.schemas.parameters import AppendQuery, PutQuery
 from tierdex.app.http.security import require
 from tierdex.app.logs import JsonLogger
 from tierdex.app.rights import Scope

@@ -15,8 +15,8 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annota
 from tierdex import Index
 from tierdex.app.cli.commands.keys import open_key_file
 from tierdex.app.http.application import create_app
-from tierdex.app.http.models import Answer
-from tierdex.app.http.parameters import EntriesQuery  # noqa: TC001 - FastAPI reads the annotation
+from tierdex.app.http.schemas.models import Answer
+from tierdex.app.http.schemas.parameters import EntriesQuery  # noqa: TC001 - FastAPI reads the annotation
 from tierdex.app.http.server import serve_app
 from tierdex.app.http.server_settings import load_server_settings
 from tierdex.settings import load_settings

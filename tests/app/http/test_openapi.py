@@ -7,7 +7,7 @@ from openapi_schema_validator import OAS31Validator
 
 from tests.app.conftest import ENTRY
 from tests.security.test_scopes import MATRIX
-from tierdex.app.http.parameters import EntriesQuery
+from tierdex.app.http.schemas.parameters import EntriesQuery
 from tierdex.app.rights import Scope
 from tools import generate_docs
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from tests.index_service.ingest.put_model import rows_of
 from tests.index_service.ingest.test_direct_puts import Puts
 from tests.indexfile.chained_files import FILESYSTEM
-from tierdex.app.http.models import EntryToPut
+from tierdex.app.http.schemas.models import EntryToPut
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.ingest.direct_puts import DirectPuts
 from tierdex.index_service.requests.put import PutChecker

@@ -40,10 +40,10 @@ from tierdex.app.http.readiness import Readiness
 from tierdex.app.http.routes import admin, entries
 from tierdex.app.http.routes import messages as log_routes
 from tierdex.app.http.routes import service as about
+from tierdex.app.http.schemas.validation import invalid_request
 from tierdex.app.http.server_settings import load_server_settings
 from tierdex.app.http.service import Service, record_of
 from tierdex.app.http.spans import Spans
-from tierdex.app.http.validation import invalid_request
 from tierdex.app.logs import make_logger
 from tierdex.app.tokens import Tokens
 from tierdex.clock import SystemClock

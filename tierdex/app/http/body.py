@@ -16,9 +16,9 @@ from fastapi import Depends
 from pydantic import BaseModel, TypeAdapter
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
 
-from tierdex.app.http.models import Nothing
 from tierdex.app.http.problems import HttpRefusalError
-from tierdex.app.http.validation import validate_json
+from tierdex.app.http.schemas.models import Nothing
+from tierdex.app.http.schemas.validation import validate_json
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:

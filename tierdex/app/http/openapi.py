@@ -13,10 +13,10 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from tierdex import __version__
-from tierdex.app.http.admin_models import ExpireOrder, ForgetOrder, ResumeOrder
-from tierdex.app.http.message_models import MessagesToAppend
-from tierdex.app.http.models import EntriesToPut, Lookups, Nothing, Problem
 from tierdex.app.http.problems import PROBLEM_JSON
+from tierdex.app.http.schemas.admin_models import ExpireOrder, ForgetOrder, ResumeOrder
+from tierdex.app.http.schemas.message_models import MessagesToAppend
+from tierdex.app.http.schemas.models import EntriesToPut, Lookups, Nothing, Problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

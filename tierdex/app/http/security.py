@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from tierdex.app.audit import AuditNotes
-from tierdex.app.http.parameters import refuse_other_parameters
+from tierdex.app.http.schemas.parameters import refuse_other_parameters
 from tierdex.app.http.service import RequestRecord, Service, header_of, record_of
 from tierdex.app.keys import KEY_PREFIX
 from tierdex.app.rights import Caller, Scope

@@ -15,8 +15,8 @@ from tierdex.app.http.codecs.put_rows import (
     PutRows,
     refuse_too_many,
 )
-from tierdex.app.http.models import EntriesToPut, EntryToPut
-from tierdex.app.http.validation import parse_json, validate, validate_json
+from tierdex.app.http.schemas.models import EntriesToPut, EntryToPut
+from tierdex.app.http.schemas.validation import parse_json, validate, validate_json
 from tierdex.errors import InvalidRequestError
 from tierdex.times import as_meant
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pydantic import Field, TypeAdapter
 
 from tierdex.app.http.codecs.arrow_stream import read_stream
-from tierdex.app.http.message_models import MessagesToAppend, MessageToAppend
-from tierdex.app.http.validation import parse_json, validate, validate_json
+from tierdex.app.http.schemas.message_models import MessagesToAppend, MessageToAppend
+from tierdex.app.http.schemas.validation import parse_json, validate, validate_json
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 from tierdex.log_service.append.pending import PendingBatch
 from tierdex.times import as_meant

@@ -14,7 +14,9 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annota
 from starlette.responses import Response  # noqa: TC002 - FastAPI reads the annotation
 
 from tierdex.app.documents import file_document, log_file_document
-from tierdex.app.http.admin_models import (
+from tierdex.app.http.body import NO_BODY, NOTHING, json_body, request_body
+from tierdex.app.http.openapi import operation_id, refusals
+from tierdex.app.http.schemas.admin_models import (
     Compaction,
     Expired,
     ExpireOrder,
@@ -28,9 +30,7 @@ from tierdex.app.http.admin_models import (
     Rolled,
     Verified,
 )
-from tierdex.app.http.body import NO_BODY, NOTHING, json_body, request_body
-from tierdex.app.http.models import Nothing
-from tierdex.app.http.openapi import operation_id, refusals
+from tierdex.app.http.schemas.models import Nothing
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, record_of, service_of, tagged_response
 from tierdex.app.rights import Scope

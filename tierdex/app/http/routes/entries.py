@@ -28,8 +28,9 @@ from tierdex.app.http.codecs.json_lookups import (
 from tierdex.app.http.codecs.put_rows import OneEntry
 from tierdex.app.http.codecs.topic_column import column_of, topics_in
 from tierdex.app.http.hints import hints_of
-from tierdex.app.http.key_models import Histogram, Journey
-from tierdex.app.http.models import (
+from tierdex.app.http.openapi import operation_id, refusals
+from tierdex.app.http.schemas.key_models import Histogram, Journey
+from tierdex.app.http.schemas.models import (
     Answer,
     Answers,
     EntriesToPut,
@@ -41,8 +42,7 @@ from tierdex.app.http.models import (
     Topics,
     Watermark,
 )
-from tierdex.app.http.openapi import operation_id, refusals
-from tierdex.app.http.parameters import (
+from tierdex.app.http.schemas.parameters import (
     EntriesQuery,
     HistogramQuery,
     JourneysQuery,

@@ -32,7 +32,9 @@ from tierdex.app.http.codecs.messages_in import (
 from tierdex.app.http.codecs.messages_out import found_document, messages_document, messages_stream
 from tierdex.app.http.codecs.topic_column import topics_in
 from tierdex.app.http.hints import hints_of
-from tierdex.app.http.message_models import (
+from tierdex.app.http.openapi import operation_id, refusals
+from tierdex.app.http.routes.entries import NDJSON
+from tierdex.app.http.schemas.message_models import (
     Appended,
     LogOffsets,
     LogQueues,
@@ -41,9 +43,12 @@ from tierdex.app.http.message_models import (
     MessagesToAppend,
     TimerHours,
 )
-from tierdex.app.http.openapi import operation_id, refusals
-from tierdex.app.http.parameters import AppendQuery, MessagesQuery, OffsetsQuery, QueuesQuery
-from tierdex.app.http.routes.entries import NDJSON
+from tierdex.app.http.schemas.parameters import (
+    AppendQuery,
+    MessagesQuery,
+    OffsetsQuery,
+    QueuesQuery,
+)
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, record_of, service_of
 from tierdex.app.rights import Scope

@@ -10,10 +10,10 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annota
 from starlette.responses import HTMLResponse, Response
 
 from tierdex import __version__
-from tierdex.app.http.admin_models import Access, Status, Version
 from tierdex.app.http.docs_page import render_docs
 from tierdex.app.http.metrics import METRICS_TYPE
 from tierdex.app.http.openapi import open_refusals, operation_id, refusals
+from tierdex.app.http.schemas.admin_models import Access, Status, Version
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, record_of, service_of, tagged_response
 from tierdex.app.rights import Scope

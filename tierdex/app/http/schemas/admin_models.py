@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from tierdex.app.http.models import (
+from tierdex.app.http.schemas.models import (
     LOOKUP_EXAMPLE,
     ROW,
     AskedTime,

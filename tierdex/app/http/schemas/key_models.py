@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from tierdex.app.http.models import (
+from tierdex.app.http.schemas.models import (
     Entry,
     Int64,
     LostOffsets,

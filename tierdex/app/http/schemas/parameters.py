@@ -15,8 +15,8 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tierdex.app.http.message_models import Encoding  # noqa: TC001 - read by pydantic
-from tierdex.app.http.models import (
+from tierdex.app.http.schemas.message_models import Encoding  # noqa: TC001 - read by pydantic
+from tierdex.app.http.schemas.models import (
     ASKED_TIME_SCHEMA,
     KEY_SCHEMA,
     TOPIC_SCHEMA,

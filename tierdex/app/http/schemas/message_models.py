@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from tierdex.app.http.models import (
+from tierdex.app.http.schemas.models import (
     Given,
     Hint,
     Int64,
