@@ -12,7 +12,7 @@ import pytest
 
 from tierdex.errors import InvalidRequestError
 from tierdex.files.object_file import RangeFile
-from tierdex.files.parquet_row import read_parquet_row
+from tierdex.files.parquet_row import KnownParquet, read_parquet_row
 from tierdex.files.thrift_compact import decode, encode
 
 COUNT = 6000
@@ -98,6 +98,23 @@ def test_only_the_pages_with_the_row_are_fetched():
     file = opened(without)
     read_parquet_row(file, 1, 1234)
     assert file.bytes >= chunks
+
+
+def test_row_of_a_known_file_costs_its_pages_and_no_dictionary_that_they_do_not_need():
+    data = written(
+        {"id": flat()["id"], "state": flat()["state"], "note": flat()["note"]},
+        row_group_size=COUNT, compression="none", dictionary_pagesize_limit=1024,
+    )  # fmt: skip
+    file = opened(data)
+    known = KnownParquet(file)
+    read_parquet_row(file, 0, 4000, known)
+    requests, fetched = file.requests, file.bytes
+    read_parquet_row(file, 0, 5000, known)
+    chunk = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0)
+    assert chunk.column(0).has_dictionary_page  # ids outgrew theirs: later pages are plain
+    assert file.requests - requests <= 4
+    assert file.bytes - fetched < 200_000
+    check_rows(data, [(0, 0), (0, 4000), (0, 5999)])
 
 
 def test_damaged_offset_index_is_left_and_the_chunks_are_read():

@@ -25,8 +25,10 @@ FINEST_FIRST: Final[tuple[Unit, ...]] = ("ns", "us", "ms")
 _TICKS: Final = {"ns": 1_000_000, "us": 1000, "ms": 1}  # of a millisecond
 
 
-def open_parquet(source: Any, name: str, int96: Unit) -> Any:
+def open_parquet(source: Any, name: str, int96: Unit, metadata: Any = None) -> Any:
     """Return pyarrow's `ParquetFile` of a file or a buffer, to be closed; INT96 is read in a unit.
+
+    With `metadata`, pyarrow's of the same file, its footer is not read again.
 
     Raises InvalidRequestError for what is no Parquet file.
     """
@@ -34,7 +36,10 @@ def open_parquet(source: Any, name: str, int96: Unit) -> Any:
     opened = pa.BufferReader(source) if is_buffer else pa.PythonFile(source, "r")
     try:
         return pyarrow.parquet.ParquetFile(
-            opened, coerce_int96_timestamp_unit=int96, arrow_extensions_enabled=True
+            opened,
+            metadata=metadata,
+            coerce_int96_timestamp_unit=int96,
+            arrow_extensions_enabled=True,
         )
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(f"{name} is not a Parquet file: {error}", field="file") from error

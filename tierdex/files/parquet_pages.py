@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 8  # behind the footer: its length, and the magic
-_GAP_BYTES: Final = 16 << 10  # what is fetched too, rather than asking twice
+_GAP_BYTES: Final = 64 << 10  # what is fetched too, rather than asking twice
 # Numbers of fields in parquet.thrift.
 _SCHEMA, _ROW_COUNT, _GROUPS, _NOTES, _ORDERS, _ENCRYPTION = 2, 3, 4, 5, 7, 8
 _CHILDREN: Final = 5  # of a SchemaElement
@@ -64,6 +64,8 @@ _TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _UNPACKED, _PACKED = (
 _DATA_OFFSET, _DICTIONARY_OFFSET = 9, 11
 _PAGE_OFFSET, _PAGE_BYTES, _PAGE_ROW = 1, 2, 3  # of a PageLocation
 _PAGE, _PAGE_2 = 5, 8  # of a PageHeader: a data page of version 1 or 2; both count values in 1
+_ENCODING: Final = {_PAGE: 2, _PAGE_2: 4}  # of such a page: where its encoding stands
+_DICTIONARY_ENCODINGS: Final = (2, 8)  # PLAIN_DICTIONARY, RLE_DICTIONARY
 
 
 class _Chunk(NamedTuple):
@@ -89,19 +91,32 @@ def read_footer(file: RangeFile, length: int) -> Struct | None:
 
 
 def read_columns(
-    file: RangeFile, footer: Struct, schema: pa.Schema, row_group: int, row: int, unit: Unit
+    file: RangeFile,
+    footer: Struct,
+    schema: pa.Schema,
+    row_group: int,
+    row: int,
+    unit: Unit,
+    indexes: dict[tuple[int, int], bytes] | None = None,
 ) -> dict[str, Any]:
     """Return one row's columns by name: those that pages alone can give.
 
     `schema` is the file's, as pyarrow tells it with INT96 read in `unit`. The row must be one of the group's.
+    A dictionary is fetched behind its page, where that has values of it. `indexes` are offset indexes that
+    were read before, by their places in the file; those that are read now are added.
     """
     try:
-        chunks = _chunks(file, footer, row_group, row)
-        ranges = [part for chunk in chunks.values() for part in (chunk.dictionary, chunk.page)]
-        fetched = _fetch(file, ranges)
+        chunks = _chunks(file, footer, row_group, row, {} if indexes is None else indexes)
+        fetched = _fetch(file, [chunk.page for chunk in chunks.values()])
+        needed = [
+            chunk.dictionary
+            for chunk in chunks.values()
+            if chunk.dictionary[1] and _has_dictionary(fetched[chunk.page])
+        ]
+        fetched |= _fetch(file, needed)
         found = {}
         for name, chunk in chunks.items():
-            parts = fetched[chunk.dictionary], fetched[chunk.page]
+            parts = fetched.get(chunk.dictionary, b""), fetched[chunk.page]
             table = _table(_small_file(footer, schema.field(name), chunk, *parts), unit)
             found[name] = table.column(0).slice(row - chunk.first, 1)
             if len(found[name]) != 1 or found[name].type != schema.field(name).type:
@@ -113,7 +128,22 @@ def read_columns(
     return found
 
 
-def _chunks(file: RangeFile, footer: Struct, row_group: int, row: int) -> dict[str, _Chunk]:
+def _has_dictionary(page: bytes) -> bool:
+    """Say whether a data page has values of its chunk's dictionary."""
+    header = decode(page)
+    for kind, place in _ENCODING.items():
+        if kind in header:
+            return header[kind][1][place][1] in _DICTIONARY_ENCODINGS
+    return True
+
+
+def _chunks(
+    file: RangeFile,
+    footer: Struct,
+    row_group: int,
+    row: int,
+    known: dict[tuple[int, int], bytes],
+) -> dict[str, _Chunk]:
     """Return the chunks of single-leaf columns that have an offset index, by the column's name."""
     group: Struct = footer[_GROUPS][1][1][row_group]
     rows: int = group[_GROUP_ROWS][1]
@@ -124,9 +154,9 @@ def _chunks(file: RangeFile, footer: Struct, row_group: int, row: int) -> dict[s
     single = {name: chunks[0] for name, chunks in of_name.items() if len(chunks) == 1}
     indexed = {name: chunk for name, chunk in single.items() if _INDEX_OFFSET in chunk}
     places = {n: (c[_INDEX_OFFSET][1], c[_INDEX_LENGTH][1]) for n, c in indexed.items()}
-    indexes = _fetch(file, places.values())
+    known |= _fetch(file, [place for place in places.values() if place not in known])
     return {
-        name: _chunk(chunk[_META][1], decode(indexes[places[name]]), row, rows)
+        name: _chunk(chunk[_META][1], decode(known[places[name]]), row, rows)
         for name, chunk in indexed.items()
     }
 

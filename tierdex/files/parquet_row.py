@@ -8,6 +8,8 @@ Depends on errors, object_file, parquet_file, parquet_pages and pyarrow.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,23 +23,55 @@ if TYPE_CHECKING:
     from tierdex.files.parquet_file import Unit
 
 
-def read_parquet_row(file: RangeFile, row_group: int, row: int) -> Any:
-    """Return one row, all columns. Raises InvalidRequestError when there is no such row."""
+class KnownParquet:
+    """What was read of a Parquet file besides its rows, to be kept: its footer, offset indexes as they come.
 
-    def read(unit: Unit) -> pa.Table:
-        with open_parquet(file, "it", unit) as parquet:
-            return _row(file, parquet, row_group, row, unit)
+    Safe to share between threads: what two read at the same time is the same.
+    """
 
-    try:
+    def __init__(self, file: RangeFile) -> None:
+        """Read the footer. Raises InvalidRequestError for what is no Parquet file."""
         with open_parquet(file, "it", "ns") as parquet:
-            if not 0 <= row_group < parquet.metadata.num_row_groups:
-                raise InvalidRequestError(f"there is no row group {row_group}", field="row_group")
-            if not 0 <= row < parquet.metadata.row_group(row_group).num_rows:
-                raise InvalidRequestError(f"row group {row_group} has no row {row}", field="row")
-            with_int96 = columns_with_int96(parquet)
-            found = _row(file, parquet, row_group, row, "ns")
+            self.metadata = parquet.metadata
+            self.with_int96 = columns_with_int96(parquet)
+            sizes = [
+                self.metadata.row_group(n).num_rows for n in range(self.metadata.num_row_groups)
+            ]
+        self._begins = [0, *accumulate(sizes)]
+        has_index = any(
+            self.metadata.row_group(g).column(n).has_offset_index
+            for g in range(min(1, self.metadata.num_row_groups))
+            for n in range(self.metadata.num_columns)
+        )
+        self.footer = read_footer(file, self.metadata.serialized_size) if has_index else None
+        self.indexes: dict[tuple[int, int], bytes] = {}
+
+    def place(self, position: int) -> tuple[int, int]:
+        """Return the row group of a row of the file, and its number there. Raises InvalidRequestError."""
+        if not 0 <= position < self._begins[-1]:
+            raise InvalidRequestError(f"it has {self._begins[-1]} rows", field="position")
+        group = bisect_right(self._begins, position) - 1
+        return group, position - self._begins[group]
+
+
+def read_parquet_row(
+    file: RangeFile, row_group: int, row: int, known: KnownParquet | None = None
+) -> Any:
+    """Return one row, all columns. Raises InvalidRequestError when there is no such row."""
+    try:
+        own = KnownParquet(file) if known is None else known
+
+        def read(unit: Unit) -> pa.Table:
+            with open_parquet(file, "it", unit, own.metadata) as parquet:
+                return _row(file, parquet, row_group, row, unit, own)
+
+        if not 0 <= row_group < own.metadata.num_row_groups:
+            raise InvalidRequestError(f"there is no row group {row_group}", field="row_group")
+        if not 0 <= row < own.metadata.row_group(row_group).num_rows:
+            raise InvalidRequestError(f"row group {row_group} has no row {row}", field="row")
+        found = read("ns")
         tables = {"ns": found}
-        for name in with_int96:
+        for name in own.with_int96:
             column = finest_right(lambda unit: tables.setdefault(unit, read(unit)), name)
             found = found.set_column(found.column_names.index(name), name, column)
     except pa.ArrowInvalid as error:
@@ -45,17 +79,13 @@ def read_parquet_row(file: RangeFile, row_group: int, row: int) -> Any:
     return found
 
 
-def _row(file: RangeFile, parquet: Any, row_group: int, row: int, unit: Unit) -> pa.Table:
-    schema = parquet.schema_arrow
-    group = parquet.metadata.row_group(row_group)
+def _row(
+    file: RangeFile, parquet: Any, row_group: int, row: int, unit: Unit, known: KnownParquet
+) -> pa.Table:
+    schema, footer = parquet.schema_arrow, known.footer
     of_pages: dict[str, Any] = {}
-    names = set(schema.names)
-    if len(names) == len(schema) and any(
-        group.column(n).has_offset_index for n in range(group.num_columns)
-    ):
-        footer = read_footer(file, parquet.metadata.serialized_size)
-        if footer is not None:
-            of_pages = read_columns(file, footer, schema, row_group, row, unit)
+    if footer is not None and len(set(schema.names)) == len(schema):
+        of_pages = read_columns(file, footer, schema, row_group, row, unit, known.indexes)
     rest = [name for name in schema.names if name not in of_pages]
     if not of_pages:
         return parquet.read_row_group(row_group).slice(row, 1)

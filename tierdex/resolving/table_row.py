@@ -9,14 +9,12 @@ Depends on errors, files, following, arrow_values, resolver, rule and index_serv
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.files.folder import FileFolder
-from tierdex.files.parquet_file import open_parquet
-from tierdex.files.parquet_row import read_parquet_row
+from tierdex.files.parquet_row import KnownParquet, read_parquet_row
 from tierdex.files.row_templates import Template
 from tierdex.files.table_columns import TableColumns
 from tierdex.following.records import Record
@@ -34,6 +32,9 @@ if TYPE_CHECKING:
     from tierdex.resolving.resolver import Wanted
 
 
+_FILES_KEPT: Final = 64
+
+
 class TableRows:
     """The rows of one topic's table. See `Resolver`."""
 
@@ -41,6 +42,8 @@ class TableRows:
         self._filesystem = filesystem
         self._tables = tables
         self._topic = topic
+        self._lock = threading.Lock()
+        self._files: dict[str, KnownParquet] = {}  # the one that was used last comes last
 
     @property
     def name(self) -> str:
@@ -75,6 +78,18 @@ class TableRows:
     def close(self) -> None:
         pass
 
+    def _known(self, path: str, opened: RangeFile) -> KnownParquet:
+        """Return the footer of a file, of which the table never makes another one."""
+        with self._lock:
+            known = self._files.pop(path, None)
+        if known is None:
+            known = KnownParquet(opened)
+        with self._lock:
+            self._files[path] = known
+            while len(self._files) > _FILES_KEPT:
+                self._files.pop(next(iter(self._files)))
+        return known
+
     def _row(self, state: TableState, file: TableFile, position: int) -> Any | None:
         parameters = state.head.options
         said = {n: parameters[n] for n in ("endpoint_url", "region") if n in parameters}
@@ -82,24 +97,12 @@ class TableRows:
         folder = FileFolder(self._filesystem, state.head.root + question)
         try:
             with folder.opened(file.path) as opened:
-                group, row = _place_in(opened, file, position)
-                return read_parquet_row(opened, group, row)
+                known = self._known(file.path, opened)
+                return read_parquet_row(opened, *known.place(position), known)
         except NotFoundError:
             return None
         except InvalidRequestError as error:
             raise ChangedError(f"the file was changed: {error.detail}") from None
-
-
-def _place_in(opened: RangeFile, file: TableFile, position: int) -> tuple[int, int]:
-    """Return the row group of a position, and the row in it."""
-    with open_parquet(opened, file.path, "us") as parquet:
-        metadata = parquet.metadata
-        sizes = [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
-    begins = [0, *accumulate(sizes)]
-    if position >= begins[-1]:
-        raise InvalidRequestError(f"it has {begins[-1]} rows", field="position")
-    group = bisect_right(begins, position) - 1
-    return group, position - begins[group]
 
 
 def _names(state: TableState, columns: TableColumns, raw: Any, file: TableFile) -> Names:
