@@ -22,6 +22,7 @@ from tierdex.index_service.requests.entry_rules import check_location, check_top
 from tierdex.index_service.requests.put import PutChecker
 from tierdex.index_service.requests.put_columns import make_entry_columns
 from tierdex.index_service.requests.query import QueryValues, make_request, make_requests
+from tierdex.index_service.tables.live_entries import check_snapshot
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.settings import Settings
 from tierdex.storage_layer.metered import NOTHING_ASKED
@@ -121,10 +122,13 @@ class SmallIndex:
         fresh_within=None,
         id_time=None,
         proof=False,
+        snapshot=None,
     ):
         self._maybe_fail()
         values = QueryValues(topic, key, message_id, begin, end, max_count, cursor)
         request = make_request(self.settings, values)
+        if check_snapshot(snapshot) is not None:
+            raise NotFoundError(f"topic {topic!r} follows no table: it has no snapshots")
         return self._answer(request, explain, on_error)
 
     def _answer(self, request, explain=False, on_error="partial"):
@@ -264,6 +268,9 @@ class SmallIndex:
 
     def roll(self):
         return bool(self.items)
+
+    def tables(self):
+        return []
 
     def refresh(self):
         self._maybe_fail()

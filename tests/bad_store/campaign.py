@@ -23,6 +23,7 @@ from tierdex.ids import SystemIds
 from tierdex.index_service.index import Index
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
+from tierdex.testing.components import components_of
 
 SETTINGS = {
     "node": "local",
@@ -85,7 +86,7 @@ class Campaign:
             self._check_answers(index)
             for info in index.files():
                 assert index.verify_file(info.file_id) == [], info
-            store = index._components.store
+            store = components_of(index).store
             log = ManifestLog(
                 store, "local", clock=SystemClock(), ids=SystemIds(), checkpoint_every=8
             )

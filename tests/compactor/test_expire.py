@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
+from tierdex.testing.components import components_of
 
 
 def publish(index, offset, **more):
@@ -26,7 +27,7 @@ def test_a_file_expires_by_age_since_it_was_sealed_not_by_its_entries_times(make
 
 def test_entries_of_a_short_lived_topic_are_hidden_in_every_state(make_index, clock):
     index = make_index(topic_retention={"orders": 10.0})
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     put(index, "A", 1)
     put(index, "A", 2, topic="kept")
     clock.advance(20)
@@ -49,7 +50,7 @@ def test_entries_in_local_files_are_hidden_while_the_store_is_away(make_index, s
     put(index, "A", 1)
     index.roll()
     for _ in range(2):
-        step(index._components.writing.compactor)
+        step(components_of(index).writing.compactor)
     clock.advance(11)
     assert [file.state for file in index.files()] == ["compacted"]
     assert offsets(index.query("orders", key="A")) == []
@@ -88,7 +89,7 @@ def test_a_file_that_hides_something_is_not_merged_with_one_published_late(
     put(index, "A", 2)
     index.roll()
     for _ in range(2):
-        step(index._components.writing.compactor)
+        step(components_of(index).writing.compactor)
     assert [file.state for file in index.files()] == ["compacted", "uploaded", "uploaded"]
     clock.advance(91)
     assert offsets(index.query("orders", key="A")) == [2]
@@ -135,7 +136,7 @@ def test_an_orphan_goes_after_a_floor_and_the_grace_time(make_index, store, cloc
 
     index = make_index(store=store, grace_time=10.0)
     publish(index, 1)
-    orphan = StorePaths(index._components.settings.node).file_object(1, bytes(range(16)))
+    orphan = StorePaths(components_of(index).settings.node).file_object(1, bytes(range(16)))
     store.put(orphan, b"an upload that was never published")
     index.run_compaction()
     assert orphan in store.objects()

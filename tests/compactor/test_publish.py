@@ -10,6 +10,7 @@ from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import FloorError, StoreUnavailableError
 from tierdex.lifecycle.manifests.manifest import Change
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -19,13 +20,13 @@ def index(make_index, store):
     put(index, "A", 1)
     index.roll()
     for _ in range(2):
-        step(index._components.writing.compactor)
+        step(components_of(index).writing.compactor)
     assert [file.state for file in index.files()] == ["compacted"]
     return index
 
 
 def owned(index):
-    return index._components.writing.compactor.components.claim.get()
+    return components_of(index).writing.compactor.components.claim.get()
 
 
 @pytest.mark.parametrize("verb", ["upload", "put_if_absent", "get"])
@@ -101,7 +102,7 @@ ALL_VERBS = {"get", "list", "put_if_absent", "upload", "delete"}
 
 def watch(index, monkeypatch):
     """Ask after every change of the file table; return what was found each time."""
-    table, seen = index._components.table, []
+    table, seen = components_of(index).table, []
     change = table.change
 
     def change_and_ask(**what):
@@ -123,7 +124,7 @@ def test_a_superseded_local_copy_and_its_successor_are_never_both_unseen(
     put(owner, "A", 1)
     owner.roll()
     for _ in range(2):
-        step(owner._components.writing.compactor)
+        step(components_of(owner).writing.compactor)
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
     owner.run_compaction()
     assert [file.state for file in owner.files()] == ["uploaded"]
@@ -146,7 +147,7 @@ def test_a_file_that_lost_its_name_is_published_all_the_same(make_index, store, 
     put(index, "A", 1)
     index.roll()
     for _ in range(["unsealed", "sealed", "compacted"].index(state)):
-        step(index._components.writing.compactor)
+        step(components_of(index).writing.compactor)
     (path,) = (tmp_path / "data" / state).iterdir()
     path.unlink()
     put(index, "A", 2)

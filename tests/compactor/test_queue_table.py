@@ -13,6 +13,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 TABLES = "/queues/"
@@ -259,7 +260,7 @@ def test_files_show_their_topics_wherever_no_request_is_needed_for_them(make_ind
     index = make_index(store=store)
     put(index, "A", 100, topic="a")
     index.roll()
-    step(index._components.writing.compactor)
+    step(components_of(index).writing.compactor)
     assert [file.topics for file in index.files()] == [["a"]]  # sealed
     index.run_compaction()
     assert [file.topics for file in index.files()] == [["a"]]

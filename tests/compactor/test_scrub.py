@@ -11,6 +11,7 @@ from tests.patience import PATIENCE_S
 from tierdex import Index
 from tierdex.compactor.scrub import Scrubber
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 FILES = 4
 INTERVAL_S = 86_400.0
@@ -27,7 +28,7 @@ def index(make_index, store):
 
 @pytest.fixture
 def scrubber(index):
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     return Scrubber(
         compactor.components,
         claims=compactor.claims,
@@ -92,7 +93,7 @@ def test_waiting_for_remote_reads_no_file_again_and_asks_no_manifest(tmp_path, m
         tmp_path / "data", store=store, slot_count=64, item_capacity=1000, refresh_interval=3600.0
     ) as index:
         put(index, "A", 1, durability="os")
-        advance = index._components.writing.remote._advance
+        advance = components_of(index).writing.remote._advance
 
         def count_and_advance():
             advance()
@@ -100,7 +101,7 @@ def test_waiting_for_remote_reads_no_file_again_and_asks_no_manifest(tmp_path, m
             if store.is_hanging.is_set() and len(looks) > 40:
                 looked_often.set()
 
-        monkeypatch.setattr(index._components.writing.remote, "_advance", count_and_advance)
+        monkeypatch.setattr(components_of(index).writing.remote, "_advance", count_and_advance)
         flushing = threading.Thread(target=index.flush, args=("remote",))
         flushing.start()
         assert looked_often.wait(PATIENCE_S)

@@ -11,6 +11,7 @@ from tests.patience import PATIENCE_S, wait_until
 from tierdex import Index
 from tierdex.compactor.unit import FileClaims, LocalPlace, Unit
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 FILES = 12
 
@@ -104,9 +105,9 @@ def test_a_file_is_in_one_pair_of_hands():
 def test_a_unit_whose_file_is_claimed_or_has_moved_on_is_not_done(make_index):
     index = make_index(store="memory://claims")
     fill(index, 0)
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     done = []
-    with index._components.table.snapshot() as snapshot:
+    with components_of(index).table.snapshot() as snapshot:
         (handle,) = snapshot.files
         unit = Unit(
             "seal",

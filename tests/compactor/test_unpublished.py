@@ -22,6 +22,7 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.store_time import StoreTime
 from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 STATE = EMPTY
@@ -149,7 +150,7 @@ class Watch:
 
     def __init__(self, index):
         self.index = index
-        self.claim = index._components.writing.sign._components.claim
+        self.claim = components_of(index).writing.claim
         self.time = self.claim.get()._voice.time
         self.acknowledged = []  # (key, owner's time after it was acknowledged), in that order
         self.said = 0
@@ -255,20 +256,20 @@ def test_a_file_that_was_damaged_before_it_was_published_holds_the_time(
     put(again, "B", 2)
     again.flush("remote")
     clock.advance(1)
-    said = again._components.writing.sign._components.claim.get().look()
+    said = components_of(again).writing.claim.get().look()
     quarantined = list((tmp_path / "data" / "quarantine").iterdir())
     assert quarantined
     assert said.through <= acknowledged_ms
     assert said.holds_unpublished
     quarantined[0].unlink()
     again.refresh()
-    assert again._components.writing.sign._components.claim.get().look().through == clock.now_ms()
+    assert components_of(again).writing.claim.get().look().through == clock.now_ms()
 
 
 def seal_only(index):
     from tests.compactor_steps import step
 
-    step(index._components.writing.compactor)
+    step(components_of(index).writing.compactor)
 
 
 def test_what_a_failed_sync_left_in_doubt_is_not_published_before_it_is(clock):
@@ -280,7 +281,7 @@ def test_what_a_failed_sync_left_in_doubt_is_not_published_before_it_is(clock):
         Path("/var/data"), filesystem=disk, store=store, clock=clock, ids=SeededIds(1), node="n1",
         slot_count=64, item_capacity=1000, background=False, disk_reserve_bytes=0,
     ) as index:  # fmt: skip
-        node = index._components.writing.sign._components.claim.get()
+        node = components_of(index).writing.claim.get()
         clock.advance(1)
         node.look()
         put(index, "A", 1, durability="os")

@@ -9,6 +9,7 @@ import pytest
 from tests.compactor_steps import step as step_compactor
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import CorruptFileError, FencedError, StoreUnavailableError
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 
@@ -26,7 +27,7 @@ def states(index):
 def states_after_each_step(index, steps):
     seen = []
     for _ in range(steps):
-        assert step_compactor(index._components.writing.compactor) == 0.0
+        assert step_compactor(components_of(index).writing.compactor) == 0.0
         seen.append(states(index))
     return seen
 
@@ -78,7 +79,7 @@ def test_a_store_that_is_away_holds_up_publishing_only(make_index, store, clock)
     index = make_index(store=store)
     fill(index, 2)
     store.broken = {"upload"}
-    step = partial(step_compactor, index._components.writing.compactor)
+    step = partial(step_compactor, components_of(index).writing.compactor)
     for _ in range(10):
         step()
     assert states(index) == ["compacted", "compacted"]
@@ -101,7 +102,9 @@ def test_files_are_published_in_order_of_their_numbers(make_index, store, monkey
     fill(index, 3)
     index.run_compaction()
     uploads = [key for verb, key in store.calls if verb == "upload"]
-    rows = index._components.read_view._manifests.state_of(index._components.settings.node).files
+    rows = (
+        components_of(index).read_view.manifests.state_of(components_of(index).settings.node).files
+    )
     by_key = {row.object_key: row.number for row in rows.values()}
     assert [by_key[key] for key in uploads] == sorted(by_key.values())
 
@@ -115,7 +118,7 @@ def damage(path):
 def test_a_damaged_file_is_quarantined_and_the_others_go_on(make_index, store, tmp_path):
     index = make_index(store=store)
     fill(index, 3)
-    step = partial(step_compactor, index._components.writing.compactor)
+    step = partial(step_compactor, components_of(index).writing.compactor)
     step()
     damage(*(tmp_path / "data" / "sealed").iterdir())
     index.run_compaction()
@@ -127,11 +130,11 @@ def test_a_damaged_file_is_quarantined_and_the_others_go_on(make_index, store, t
 def test_a_damaged_manifest_quarantines_no_file(make_index, store, clock):
     index = make_index(store=store)
     fill(index, 1)
-    node = index._components.settings.node
+    node = components_of(index).settings.node
     newest = max(found.key for found in store.list(f"nodes/{node}/manifest/"))
     following = f"{newest[:-20]}{int(newest[-20:]) + 1:020d}"
     store.put(following, b"nonsense")
-    step = partial(step_compactor, index._components.writing.compactor)
+    step = partial(step_compactor, components_of(index).writing.compactor)
     for _ in range(5):
         step()
         clock.advance(1)
@@ -157,7 +160,7 @@ def test_a_manifest_altered_on_its_way_is_told_and_read_again_later(
     commit_to_read_back, store, clock, fault
 ):
     index, faulty = commit_to_read_back
-    step = partial(step_compactor, index._components.writing.compactor)
+    step = partial(step_compactor, components_of(index).writing.compactor)
     faulty.fail("get", fault=fault, count=2)
     assert 0 < step() <= 1  # a pause, and no end
     assert states(index) == ["compacted"]
@@ -186,7 +189,7 @@ def test_what_does_not_verify_after_writing_is_written_again(make_index, store, 
     fill(index, 1)
     sound = rewrite.check_file
     monkeypatch.setattr(rewrite, "check_file", lambda filesystem, path: ["page 0 is bad"])
-    step = partial(step_compactor, index._components.writing.compactor)
+    step = partial(step_compactor, components_of(index).writing.compactor)
     step()
     step()
     assert states(index) == ["sealed"]
@@ -219,7 +222,7 @@ def test_a_fenced_owner_compacts_and_publishes_nothing(make_index, store, tmp_pa
     with pytest.raises(FencedError):
         first.run_compaction()
     store.calls.clear()
-    step = partial(step_compactor, first._components.writing.compactor)
+    step = partial(step_compactor, components_of(first).writing.compactor)
     for _ in range(5):
         step()
     with pytest.raises(FencedError):
@@ -233,7 +236,7 @@ def test_a_fenced_owner_compacts_and_publishes_nothing(make_index, store, tmp_pa
 def test_a_stopped_compactor_begins_no_unit(make_index, store):
     index = make_index(store=store)
     fill(index, 1)
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     assert compactor.stop(1)
     assert step_compactor(compactor) > 0
     assert compactor.run_all() == 0
@@ -244,7 +247,7 @@ def test_an_idle_index_sends_few_requests(make_index, store, clock):
     index = make_index(store=store)
     fill(index, 1)
     index.run_compaction()
-    step = partial(step_compactor, index._components.writing.compactor)
+    step = partial(step_compactor, components_of(index).writing.compactor)
     step()
     store.calls.clear()
     for _ in range(20):

@@ -106,7 +106,7 @@ class CrashWorld(World):
 
     def heal(self):
         self.faulty.chances = {}
-        self.faulty._schedule.clear()
+        self.faulty.cancel_faults()
         self.faulty.end_outage()
         self.crashing.revive()
         for site in self.sites.values():

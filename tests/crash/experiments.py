@@ -94,7 +94,7 @@ class _State:
         model = site.model
         self.model = list(model.puts), dict(model.acknowledged), set(model.gone)
         self.doubts = set(model.uncertain), list(model.leaving), list(model.dropped)
-        objects = None if world.on_one_disk else world.objects._objects
+        objects = None if world.on_one_disk else world.objects.contents
         self.objects = objects and (dict(objects.data), list(objects.keys))
         self.now = world.clock._now_ms, world.clock._monotonic_ms
 
@@ -105,7 +105,7 @@ class _State:
         uncertain, leaving, dropped = self.doubts
         model.uncertain, model.leaving, model.dropped = set(uncertain), list(leaving), list(dropped)
         if self.objects is not None:  # else they are on the disk
-            objects = self.world.objects._objects
+            objects = self.world.objects.contents
             objects.data, objects.keys = dict(self.objects[0]), list(self.objects[1])
         self.world.clock._now_ms, self.world.clock._monotonic_ms = self.now
         self.site.disk = self.disk

@@ -7,6 +7,7 @@ only, so that a scenario shows what the index does *after* an error; a crash end
 from __future__ import annotations
 
 from tests.stateful.world import UNWELL
+from tierdex.testing.components import components_of
 
 
 def batch(count, topic="orders", key="A", durability="os"):
@@ -51,7 +52,7 @@ def query(site):
 
 
 def tend(site):
-    writer = site.index._components.writing.writer
+    writer = components_of(site.index).writing.writer
     writer.roll_when_old()
     writer.prepare_next()
 

@@ -14,6 +14,7 @@ from tierdex.filesystem import LocalFileSystem
 from tierdex.ids import SeededIds
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 
@@ -55,9 +56,9 @@ def test_scrub_drops_a_damaged_sidecar(make_index, published, tmp_path, clock):
     path = sidecar_path(tmp_path)
     size = path.stat().st_size
     index = make_index()
-    parts = index._components
+    parts = components_of(index)
     compaction = parts.writing.compactor.components
-    sidecars = parts.read_view._manifests._sidecars
+    sidecars = parts.sidecars
     claims = parts.writing.compactor.claims
     scrubber = Scrubber(compaction, claims=claims, scrub_sidecar=sidecars.scrub)
     scrubber.step()
@@ -79,7 +80,7 @@ def test_damaged_filter_of_a_local_file_makes_that_file_missing(make_index, tmp_
         index.roll()
     with store.outage(), pytest.raises(TierdexError):
         index.run_compaction()
-    handles = index._components.table.snapshot().files
+    handles = components_of(index).table.snapshot().files
     compacted = [handle for handle in handles if handle.state.value == "compacted"]
     assert len(compacted) == 3
     damaged = compacted[1]
@@ -108,7 +109,7 @@ def test_scrub_quarantines_a_damaged_local_file(make_index, tmp_path):
     index = make_index(store="memory://scrub")
     put(index, "A", 1)
     index.roll()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     step(compactor)
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     damage(sealed, 4096)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.index_service.conftest import put
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 def test_a_killed_node_is_named_from_its_last_record_on_and_as_of_stands_still(
@@ -15,7 +16,7 @@ def test_a_killed_node_is_named_from_its_last_record_on_and_as_of_stands_still(
     store = MemoryStore(clock=clock)
     node = make_index(tmp_path / "a", store=store, node="a", live_interval=60)
     clock.advance(50)
-    node._components.writing.sign.step()
+    components_of(node).writing.sign.step()
     reader, last_ms = make_index(None, store=store), clock.now_ms()
     clock.advance(5)
     acknowledged_ms = clock.now_ms()
@@ -46,7 +47,7 @@ def test_a_living_node_is_live_to_whoever_looks_seldom(make_index, tmp_path, clo
     reader = make_index(None, store=store)
     for second in range(200):
         clock.advance(1)
-        node._components.writing.sign.step()
+        components_of(node).writing.sign.step()
         if second % seconds == 0:
             reader.refresh()
             answer = reader.query("orders", key="A")

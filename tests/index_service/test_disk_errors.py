@@ -16,6 +16,7 @@ from tierdex import errors
 from tierdex.disk_errors import disk_error
 from tierdex.filesystem import LocalFileSystem
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 _HARMLESS = ("close", "release")  # a descriptor is given back whatever happens
 _FAULTS = (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES)
@@ -221,7 +222,7 @@ def test_error_of_a_signal_handler_passes_unchanged(index, monkeypatch):
     before = signal.signal(signal.SIGUSR1, raise_timeout)
     try:
         monkeypatch.setattr(
-            index._components.catalogue, "topics", lambda: signal.raise_signal(signal.SIGUSR1)
+            components_of(index).catalogue, "topics", lambda: signal.raise_signal(signal.SIGUSR1)
         )
         with pytest.raises(TimeoutError, match="my own deadline"):
             index.topics()

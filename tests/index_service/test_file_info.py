@@ -8,6 +8,7 @@ from tests.index_service.conftest import put
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import NotFoundError
+from tierdex.testing.components import components_of
 
 
 def test_one_published_file_tells_when_its_object_was_written_and_a_list_does_not(index, tmp_path):
@@ -39,8 +40,8 @@ def test_one_compacted_file_tells_when_that_was_and_how_long_it_took(make_index,
     index = make_index(clock=TickingClock())
     put(index, "a", 0)
     index.roll()
-    compactor = index._components.writing.compactor
-    index._components.writing.compactor.seal_rolled()
+    compactor = components_of(index).writing.compactor
+    components_of(index).writing.compactor.seal_rolled()
     (sealed,) = (file for file in index.files() if file.state == "sealed")
     assert (index.file(sealed.file_id).compacted_at, sealed.sealed_at > 0) == (None, True)
     assert compactor.local.run_first(compactor._local_work.units())

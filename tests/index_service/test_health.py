@@ -7,6 +7,7 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.errors import FencedError, UnavailableError
+from tierdex.testing.components import components_of
 
 
 def reasons(index):
@@ -53,7 +54,7 @@ def test_index_without_a_file_for_puts_is_not_ready_until_one_opens(make_index, 
     assert found.reason == "no-file"
     assert "look after the disk" in found.detail
     disk.heal()
-    index._components.writing.writer.prepare_next()  # what the background does twice a second
+    components_of(index).writing.writer.prepare_next()  # what the background does twice a second
     assert index.health() == []
     put(index, "A", 1, durability="os")
     assert offsets(index.query("orders", key="A")) == [1]

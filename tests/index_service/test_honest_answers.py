@@ -15,6 +15,7 @@ from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.nodes.ownership import retire
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def node_of(index, name):
 
 def look(index):
     """Let the owner look at what it has published, as its thread does every second."""
-    index._components.writing.sign.step()
+    components_of(index).writing.sign.step()
 
 
 def retire_node(store, clock, name, seed=99):
@@ -594,4 +595,4 @@ def test_a_stale_owners_record_is_ignored(make_node, make_reader, store, clock):
     store.put("nodes/a/hint", stale)
     assert ask(make_reader()).as_of <= claimed_ms
     with pytest.raises(FencedError):
-        first.refresh() or first._components.writing.sign._components.claim.get().sign()
+        first.refresh() or components_of(first).writing.claim.get().sign()

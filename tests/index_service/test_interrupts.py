@@ -15,6 +15,7 @@ from tests.interrupting import interrupted_at
 from tests.patience import PATIENCE_S
 from tierdex import Index
 from tierdex.indexfile.chained.reserved_blocks import ReservedBlocks
+from tierdex.testing.components import components_of
 
 # Within __del__ Python only says that it was raised.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -31,14 +32,14 @@ def in_time(call):
 
 
 def assert_nothing_is_held(index):
-    with index._components.table._reclaim_lock, index._components.table._lock:
-        assert index._components.table.check() == []
-        assert not index._components.table.version.pins
-    if index._writer is not None:
+    with components_of(index).table._reclaim_lock, components_of(index).table._lock:
+        assert components_of(index).table.check() == []
+        assert not components_of(index).table.version.pins
+    if components_of(index).writing is not None:
         assert in_time(
             lambda: (
-                index._writer._lock.acquire(timeout=PATIENCE_S)
-                and not index._writer._lock.release()
+                components_of(index).writing.writer._lock.acquire(timeout=PATIENCE_S)
+                and not components_of(index).writing.writer._lock.release()
             )
         )
 
@@ -120,7 +121,7 @@ def test_puts_go_on_and_are_found_after_an_interrupt_anywhere(make_index, tmp_pa
 
 def test_waking_a_worker_leaves_it_able_to_work(tmp_path):
     with Index.open(tmp_path / "data", **{**SMALL, "background": True}) as index:
-        (compactor,) = [t for t in index._components.threads if t.name == "compactor"]
+        (compactor,) = [t for t in components_of(index).threads if t.name == "compactor"]
         for _ in every_place_of_waking(compactor):
             pass
         put(index, "A", 1)

@@ -11,6 +11,7 @@ import pytest
 from tests.index_service.conftest import put
 from tierdex import Index, local_file
 from tierdex.errors import BacklogFullError
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +61,7 @@ def test_everything_at_os_is_in_the_file(make_index, tmp_path, is_killed):
     assert found(index, count)
     put_numbers(index, count, 5)
     index.roll()
-    index._components.writing.compactor.local.step()
+    components_of(index).writing.compactor.local.step()
     assert [file.state for file in index.files()] == ["sealed"]
     assert [index.verify_file(file.file_id) for file in index.files()] == [[]]
     assert found(index, count + 5)
@@ -72,7 +73,7 @@ def test_memory_keeps_only_the_newest_rows(make_index):
     index = make_index(item_capacity=400_000, slot_count=65_536)
     for first in range(0, 300_000, 10_000):
         put_numbers(index, first, 10_000)
-    file = index._writer._active.file
+    file = components_of(index).writing.writer._active.file
     assert file.bytes_used > 10 << 20
     begin = file._mapping.array.ctypes.data
     assert private_bytes(begin, len(file._mapping.array)) < 4 << 20

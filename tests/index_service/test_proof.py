@@ -16,6 +16,7 @@ from tierdex.ids import SeededIds
 from tierdex.index_service.proof import check_proof
 from tierdex.settings import load_settings
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 NOW, DAY = 1_700_000_000_000, 86_400_000
 
@@ -262,7 +263,7 @@ def large(tmp_path):
         offset=list(range(count)), timestamp=day(9),
     )  # fmt: skip
     index.flush("remote")
-    (row,) = index._components.writing.claim.get().state.files.values()
+    (row,) = components_of(index).writing.claim.get().state.files.values()
     assert row.groups is not None
     with index:
         yield store, index, row

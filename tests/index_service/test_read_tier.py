@@ -27,6 +27,7 @@ from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.local import LocalStore
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.storage_layer.metered import MeteredStore
+from tierdex.testing.components import components_of
 
 FILES = 6
 
@@ -80,13 +81,13 @@ def test_the_newest_sidecars_are_fetched_ahead_as_far_as_they_are_kept(
 ):
     with Index.open(store=str(store_folder), background=False) as index:
         sidecar_requests(index)
-        sizes = [each.size for each in index._components.sidecars._open.values()]
+        sizes = [each.size for each in components_of(index).sidecars._open.values()]
     room = sum(sizes) // 2
     options = {"cache_dir": str(tmp_path / "cache"), "cache_bytes": room}
     if not has_folder:
         options = {"sidecar_memory_bytes": room}
     with Index.open(store=str(store_folder), background=False, **options) as index:
-        components = index._components
+        components = components_of(index)
         worker = SidecarsAhead(components.table, components.sidecars)
         while worker.step() == 0:
             pass
@@ -164,7 +165,7 @@ def test_two_readers_fill_one_cache_at_a_time(store_folder, tmp_path):
         def work(index):
             for _ in range(10):
                 assert len(index.query("orders", key="A").entries) == 2 * FILES
-                index._components.sidecars.close()  # opens them again
+                components_of(index).sidecars.close()  # opens them again
 
         with ThreadPoolExecutor(2) as threads:
             assert list(threads.map(work, readers)) == [None, None]
@@ -225,6 +226,6 @@ def test_a_file_without_its_sidecar_takes_at_most_4_kib_of_memory():
         with Index.open(store=store, background=False) as index:
             gc.collect()
             assert tracemalloc.get_traced_memory()[0] <= 4096 * files
-            assert len(index._components.table) == files
+            assert len(components_of(index).table) == files
     finally:
         tracemalloc.stop()

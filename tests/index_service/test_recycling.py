@@ -20,6 +20,7 @@ from tierdex.errors import UnavailableError
 from tierdex.filesystem import LocalFileSystem, make_durable_folder
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 DATA = Path("/data")
 READY = DATA / "unsealed/next.ready"
@@ -45,7 +46,7 @@ class World:
         self.clock = ManualClock()
         self.opened = 0
         self.index = self.open(self.disk)
-        self.writer = self.index._components.writing.writer
+        self.writer = components_of(self.index).writing.writer
         self.first = {}
 
     def open(self, disk, **more):
@@ -69,7 +70,7 @@ class World:
     def seal(self):
         """Roll the file that takes puts, and seal it."""
         self.index.roll()
-        self.index._components.writing.compactor.local.step()
+        components_of(self.index).writing.compactor.local.step()
 
     def turn(self, *names):
         """Fill, then compact and give up what was rolled, and make the next file; publish nothing."""
@@ -79,7 +80,7 @@ class World:
             self.writer.prepare_next()
 
     def compact(self):
-        local = self.index._components.writing.compactor.local
+        local = components_of(self.index).writing.compactor.local
         while local.step() == 0.0:
             pass
 
@@ -126,7 +127,7 @@ def test_next_file_takes_the_blocks_of_one_that_was_compacted(world):
 def test_query_that_began_before_keeps_its_file(world):
     world.fill("old")
     world.seal()
-    with world.index._components.table.snapshot() as snapshot:
+    with components_of(world.index).table.snapshot() as snapshot:
         sealed = snapshot.files[0].reader
         world.turn("kept")
         assert world.recycled() == 0

@@ -9,6 +9,7 @@ from tests.index_service.conftest import offsets, put
 from tierdex.clock import ManualClock
 from tierdex.index_service.journey import find_journey
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 class TickingClock(ManualClock):
@@ -45,7 +46,7 @@ def test_an_index_that_is_asked_in_a_loop_is_never_too_old_for_its_own_node(
     """Its writer was killed; nothing fails, and no answer misses a manifest that one look brings."""
     killed = make_index(node="n")
     put(killed, "A", 1, durability="os")
-    killed._components.writing.lock.release()  # as the kernel does when a process is gone
+    components_of(killed).writing.lock.release()  # as the kernel does when a process is gone
     clock = TickingClock()
     index = make_index(clock=clock, read_only=read_only, max_staleness=0.2, refresh_interval=0.1)
     for _ in range(1500):  # several times `max_staleness`

@@ -13,6 +13,7 @@ from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 if TYPE_CHECKING:
     from tierdex.log_service.message_log import MessageLog
@@ -25,7 +26,7 @@ Queue = tuple[str, int]
 def copy_of(store: MemoryStore) -> MemoryStore:
     """Return a store of its own with the same objects, as each way that a story may go on needs one."""
     copied = MemoryStore()
-    copied._objects = copy.deepcopy(store._objects, {id(store._objects.lock): threading.Lock()})
+    copied.contents = copy.deepcopy(store.contents, {id(store.contents.lock): threading.Lock()})
     return copied
 
 
@@ -64,7 +65,7 @@ class KeyedWorld:
 
     def advance(self, log: MessageLog, ms: int) -> None:
         """Let so many milliseconds go by; no process finds the clock earlier than the one before."""
-        clock = log._components.seams.clock
+        clock = components_of(log).seams.clock
         clock.advance((max(0, self.now_ms - clock.now_ms()) + ms) / 1000)
         self.now_ms = clock.now_ms()
 
@@ -72,7 +73,7 @@ class KeyedWorld:
         """Let compacted files go, published or not: what they hold may be gone from here on, and is then."""
         compacted = [
             handle
-            for handle in log._components.table.version.files.iterate()
+            for handle in components_of(log).table.version.files.iterate()
             if handle.state in (FileState.COMPACTED, FileState.UPLOADED)
         ]
         for topic, queue_id in self.handed:
@@ -81,7 +82,7 @@ class KeyedWorld:
                 if extent is not None:
                     known = self.expired.get((topic, queue_id), 0)
                     self.expired[topic, queue_id] = max(known, extent.next_offset)
-        log.expire(before=log._components.seams.clock.now_ms() + 1)
+        log.expire(before=components_of(log).seams.clock.now_ms() + 1)
         for queue, end in self.expired.items():  # what waits for its hour keeps its file
             assert log.begin_offset(*queue) == end or self.has_held
 
@@ -185,7 +186,9 @@ class KeyedWorld:
         """No entry of the index names an offset that the log does not hold, or another message."""
         found = set(places)
         assert found <= {place[:3] for place in expected}
-        if log._components.writing is not None:  # else the writer may not have dispatched all of it
+        if (
+            components_of(log).writing is not None
+        ):  # else the writer may not have dispatched all of it
             assert len(found) == len(expected)
 
     def judge(self, disk: SimulatedFileSystem, level: Level) -> None:

@@ -11,6 +11,7 @@ from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
 from tierdex.log_service.levels import Level
 from tierdex.log_service.message_log import MessageLog
+from tierdex.testing.components import components_of
 
 if TYPE_CHECKING:
     from tests.simulation.simulated_disk import SimulatedFileSystem
@@ -40,7 +41,7 @@ def open_log(disk: SimulatedFileSystem, *, now_ms=0, **settings) -> MessageLog:
 
 def seal_rolled(log: MessageLog) -> int:
     """Seal every journal that was rolled, and compact none; return how many were."""
-    writing, count = log._components.writing, 0
+    writing, count = components_of(log).writing, 0
     while True:
         seals = [unit for unit in writing.units() if unit.job == "seal"]
         if not seals:

@@ -27,6 +27,7 @@ from tierdex.fileparts.layout import Part
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.header import decode_log_header
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def test_file_of_a_newer_format_refuses_the_opening_before_anything_moves(disk, 
             seal_rolled(log)
         if state == "compacted":
             log.run_compaction()
-        path = log._components.table.version.files.local()[0].path
+        path = components_of(log).table.version.files.local()[0].path
         assert path.parent.name == state
     file = disk.open(path, writable=True)
     header = bytearray(file.read_at(0, 4096))
@@ -225,7 +226,7 @@ def test_file_of_a_newer_format_refuses_the_opening_before_anything_moves(disk, 
 def test_journal_whose_header_is_damaged_is_kept_aside_and_named(disk):
     with open_log(disk) as log:
         log.append(**GOOD)
-        path = log._components.table.version.files.local()[0].path
+        path = components_of(log).table.version.files.local()[0].path
     file = disk.open(path, writable=True)
     file.write_at(20, b"damage")
     with open_log(disk) as log:
@@ -252,8 +253,8 @@ def test_journal_of_a_closed_log_that_lost_durable_batches_is_named_and_kept_asi
     with open_log(disk) as log:
         for i in range(4):
             log.append(topic="a", queue_id=0, body=b"%d" % i * 40)
-        path = log._components.table.version.files.local()[0].path
-        place = 4096 + batch * (log._components.writing.active.journal.bytes_used - 4096) // 4
+        path = components_of(log).table.version.files.local()[0].path
+        place = 4096 + batch * (components_of(log).writing.active.journal.bytes_used - 4096) // 4
     file = disk.open(path, writable=True)
     file.write_at(place + 80, bytes([file.read_at(place + 80, 1)[0] ^ 1]))
     with open_log(disk, read_only=True) as reader:
@@ -303,7 +304,7 @@ def killed(disk, *, count=40, roll_at=(), durability="disk"):
             log.roll()
         body = b"%d" % i + bytes(400)
         assert log.append(topic="a", queue_id=0, body=body, durability=durability) == i
-        places.append(log._components.writing.active.journal.bytes_used)
+        places.append(components_of(log).writing.active.journal.bytes_used)
     return disk.restart(), places
 
 

@@ -31,6 +31,7 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE, TIMER_TOPIC
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class LogMachine(RuleBasedStateMachine):
             **claim,
         }
         log = open_log(self.disk, now_ms=self.now, store=self.store, **settings)
-        self.now = log._components.seams.clock.now_ms()
+        self.now = components_of(log).seams.clock.now_ms()
         return log
 
     def hand_over(self, queue, body):
@@ -255,7 +256,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def advance(self, ms):
         """Let time go by: what was sealed too long ago for its topic is hidden; it goes later."""
-        clock = self.log._components.seams.clock
+        clock = components_of(self.log).seams.clock
         clock.advance(ms / 1000)
         self.now = clock.now_ms()
         for topic in {topic for topic, _ in self.model.handed}:
@@ -272,7 +273,7 @@ class LogMachine(RuleBasedStateMachine):
         states = (FileState.COMPACTED, FileState.UPLOADED)
         compacted = [h for h in self.files() if h.state in states]
         held = [handle.acquire() for handle in compacted]
-        now_ms = self.log._components.seams.clock.now_ms()
+        now_ms = components_of(self.log).seams.clock.now_ms()
         gone = self.log.expire(before=now_ms + 1)
         ids = {file.file_id for file in gone}
         left = [handle for handle in compacted if handle.file_id not in ids]
@@ -286,7 +287,7 @@ class LogMachine(RuleBasedStateMachine):
             handle.release()
 
     def files(self):
-        return list(self.log._components.table.version.files.iterate())
+        return list(components_of(self.log).table.version.files.iterate())
 
     @rule()
     def roll_index(self):
@@ -414,7 +415,7 @@ class LogMachine(RuleBasedStateMachine):
     def stale_owner_goes_on(self, queue, body):
         log, _, model, _ = self.stale
         before = published_files(self.store)
-        if not log._components.fenced:
+        if not components_of(log).fenced:
             model.hand_over(queue, body)
             log.append(topic=queue[0], queue_id=queue[1], body=body, keys=keys_of(body))
             log.roll()

@@ -17,6 +17,7 @@ from tierdex.errors import (
 from tierdex.log_service.message_log import MessageLog
 from tierdex.log_service.notes.carried_notes import row_of_notes
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
@@ -146,7 +147,7 @@ def test_dead_store_is_named_in_answers_of_a_mounted_log(world):
     publish(log)
     mounted = mount(world, max_staleness=1.0)
     with world.store.outage():
-        mounted._components.seams.clock.advance(10)
+        components_of(mounted).seams.clock.advance(10)
         assert not mounted.read("a", 0, 0).complete
         assert not mounted.get("a", key="k1").complete
     mounted.refresh()
@@ -208,12 +209,12 @@ def test_log_whose_manifest_cannot_be_read_is_not_called_absent(world, fault, se
     world.store.fail("get", count=99, fault=fault)
     with pytest.raises((UnavailableError, CorruptFileError), match=r"manifest|node"):
         mount(world, **settings)
-    world.store._schedule.clear()
+    world.store.cancel_faults()
     world.store.fail("list_folders", fault=Fault.FAIL_BEFORE, count=99)
     if not settings:
         with pytest.raises(UnavailableError, match="nodes cannot be listed"):
             mount(world)
-    world.store._schedule.clear()
+    world.store.cancel_faults()
     world.look(mount(world, **settings))
 
 
@@ -237,9 +238,9 @@ def test_notes_that_are_altered_on_their_way_are_read_again(world):
     fill(world, log, 6)
     publish(log)
     world.expire(log)
-    key = row_of_notes(log._components.writing.kind.publishing.claim.get().state).object_key
+    key = row_of_notes(components_of(log).writing.kind.publishing.claim.get().state).object_key
     mounted.index.refresh()
     world.store.fail("get", fault=Fault.ALTERED_BODY, count=2)
-    mounted._components.follower._gone.refresh()
+    components_of(mounted).follower._gone.refresh()
     assert {struck.key for struck in world.store.history} == {key}
     world.look(mounted)

@@ -11,6 +11,7 @@ from tierdex.ids import SeededIds
 from tierdex.pipeline.jobs.snapshot import open_log
 from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 NODES = ("a", "b", "c")
 KEYS = [f"K{number}" for number in range(12)]
@@ -119,6 +120,6 @@ def expire_oldest(fleet, count):
     gone = sorted(listed - replaced)[:count]
     for number, name in gone:
         files = open_log(fleet.store, name).load().files.values()
-        components = fleet.owners[name]._components.writing.compactor.components
+        components = components_of(fleet.owners[name]).writing.compactor.components
         expire(components, [row for row in files if row.number == number])
         fleet.files = [file for file in fleet.files if file[:2] != (number, name)]

@@ -16,6 +16,7 @@ from tierdex.app.cli.inputs import spark_session
 from tierdex.pipeline import last_scan
 from tierdex.pipeline.jobs.snapshot import take_snapshot
 from tierdex.storage_layer.open import open_store
+from tierdex.testing.components import components_of
 
 
 def test_build_lookup_merge_and_verify(spark, run_cli, store_url, tmp_path):
@@ -44,7 +45,7 @@ def test_a_lookup_says_until_when_it_knows_all_and_fails_when_that_is_too_old(
     keys.write_text("topic,key\norders,k7\n")
     with Index.open(tmp_path / "data", node="broker", store=store_url, background=False) as owner:
         owner.put(topic="orders", keys=["k7"], queue_id=0, offset=7, size=1, timestamp=7)
-        owner._components.writing.sign._components.claim.get().sign()
+        components_of(owner).writing.claim.get().sign()
         shown = run_cli("lookup", keys, store_url, "--on-error", "partial", "-o", "json")
         assert "everything acknowledged before " in shown.stderr
         assert "not asked: node broker (live)" in shown.stderr

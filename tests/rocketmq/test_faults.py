@@ -20,6 +20,7 @@ from tierdex.errors import IncompleteAnswerError, UnavailableError
 from tierdex.ids import SeededIds
 from tierdex.indexfile.hashing import key_hash
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 STAGES = ("unsealed", "published", "reopened")
@@ -208,7 +209,7 @@ def test_fault_11_failed_or_short_read_is_never_not_found(place, index):
         assert answer.missing[0].file == index.files()[0].file_id
         with pytest.raises(IncompleteAnswerError):
             index.query("orders", key="K", on_error="fail")
-        place.store._schedule.clear()
+        place.store.cancel_faults()
         assert offsets(index.query("orders", key="K")) == [1]
 
 
@@ -243,7 +244,7 @@ def test_fault_14_damaged_file_is_named_and_never_taken_for_empty(place, index, 
     for offset in range(200):
         put(index, "K", offset)
     index.roll()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     with place.store.outage():
         for _ in range(1 if state == "sealed" else 5):
             step(compactor)
@@ -265,7 +266,7 @@ def test_fault_14_damaged_file_is_named_and_never_taken_for_empty(place, index, 
         answer = index.query("orders", key="K", max_count=1000)
         assert offsets(answer) == list(range(199, -1, -1)) or not answer.complete
         for _ in range(6):
-            compactor = index._components.writing.compactor
+            compactor = components_of(index).writing.compactor
             step(compactor)
             place.clock.advance(100)
         answer = index.query("orders", key="K", max_count=1000)
@@ -390,7 +391,7 @@ def test_fault_20_compaction_does_not_hold_the_file_in_memory(place):
         offset=np.arange(count, dtype=np.int64),
     )  # fmt: skip
     index.roll()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     step(compactor)  # sealed
     file_bytes = index.files()[0].bytes
     tracemalloc.start()

@@ -29,8 +29,8 @@ class TierdexServer:
             if found := re.match(r"serving on (\S+)", line):
                 self.url = found[1]
                 break
-        self._reader = threading.Thread(target=lambda: self.lines.extend(process.stderr))
-        self._reader.start()
+        self.reader = threading.Thread(target=lambda: self.lines.extend(process.stderr))
+        self.reader.start()
 
     @property
     def address(self):
@@ -53,7 +53,7 @@ class TierdexServer:
         if self.process.poll() is None:
             self.process.send_signal(number)
         code = self.process.wait(timeout=PATIENCE_S)
-        self._reader.join()
+        self.reader.join()
         return code
 
 
@@ -78,4 +78,4 @@ def running_tierdex(data, *arguments, environment=None, **settings):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            server._reader.join()
+            server.reader.join()

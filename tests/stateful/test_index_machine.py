@@ -218,7 +218,7 @@ class IndexMachine(RuleBasedStateMachine):
         except UNWELL:
             pass
         finally:
-            self.world.store._schedule.clear()
+            self.world.store.cancel_faults()
         site.compact()
         assert all(info.state in ("uploaded", "unsealed") for info in site.index.files())
 

@@ -10,6 +10,7 @@ import pytest
 from tests.compactor_steps import step
 from tests.simulation.simulated_disk import SimulatedCrash
 from tests.stateful.world import UNWELL, World
+from tierdex.testing.components import components_of
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -64,7 +65,7 @@ def test_power_cut_after_a_kill_within_a_seal_keeps_the_sealed_file():
             site.index.roll()
             site.disk.crash_at(nth, kind="sync", after=after)
             with contextlib.suppress(SimulatedCrash):
-                step(site.index._components.writing.compactor)
+                step(components_of(site.index).writing.compactor)
             site.kill()
             site.cut_power(lambda effect: False)
             assert len(site.model.puts) == 20
@@ -130,7 +131,7 @@ def test_opening_whose_sync_fails_promises_nothing_and_has_the_file_written_anew
     assert site.index.watermark("t", 0) == {"os": 3000, "disk": None, "remote": None}
     with pytest.raises(UNWELL):
         site.flush("disk")
-    step(site.index._components.writing.compactor)
+    step(components_of(site.index).writing.compactor)
     site.flush("disk")
     site.check_watermarks()
     site.cut_power(lambda effect: False)

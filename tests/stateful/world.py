@@ -29,6 +29,7 @@ from tierdex.errors import (
 )
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 ROOT = Path("/data")
@@ -75,7 +76,7 @@ class Site:
 
     @property
     def compactor_parts(self):
-        return self.index._components.writing.compactor.components
+        return components_of(self.index).writing.compactor.components
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class Site:
         self.count_work()
         index, self.index = self.index, None
         if index is not None:
-            index._components.executor.shutdown(wait=False, cancel_futures=True)
+            components_of(index).executor.shutdown(wait=False, cancel_futures=True)
 
     def close(self):
         self.count_work()
@@ -358,7 +359,7 @@ class Site:
         for info in self.index.files():
             assert info.state != "quarantine", info
             assert self.index.verify_file(info.file_id) == [], info
-        assert self.index._components.table.check() == []
+        assert components_of(self.index).table.check() == []
 
     def survivors(self):
         """Return the identities of our own node that are found now."""

@@ -7,6 +7,7 @@ from collections import Counter
 from tests.compactor_steps import step
 from tests.stateful.world import UNWELL, World
 from tests.torture import simulation
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault
 
 # Conditional writes are few and decide most.
@@ -35,7 +36,7 @@ def live_with_faults(seed, faults, share=1.0):
             world.store.begin_outage()
         struck_before = len(world.store.history)
         for _ in range(12):
-            step(site.index._components.writing.compactor)
+            step(components_of(site.index).writing.compactor)
             world.clock.advance(20)
         try:
             site.index.refresh()

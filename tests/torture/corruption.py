@@ -15,7 +15,7 @@ from tests.torture.forms import FORMS
 
 CHUNK = 2048
 SEED = 3
-SAMPLE = 385  # of a form, in `make test`
+SAMPLE = 190  # of a form, in `make test`
 
 
 @cache
@@ -70,10 +70,10 @@ def damage(form, numbers):
 
 ALL = Experiment(
     "corruption", "damaged bytes of every form of file", "damages", damage_chunk,
-    dose=None, small_dose=3000, minutes=30, cases=count_chunks,
+    dose=None, small_dose=1500, minutes=30, cases=count_chunks,
 )  # fmt: skip
 SOME = Experiment(
     "some-corruption", "damaged bytes of every form of file", "damages", damage_sample,
-    dose=None, small_dose=3000, cases=lambda: len(FORMS),
+    dose=None, small_dose=1500, cases=lambda: len(FORMS),
 )  # fmt: skip
 EXPERIMENTS = (ALL, SOME)

@@ -15,6 +15,7 @@ from tierdex.clock import ManualClock
 from tierdex.errors import TierdexError
 from tierdex.ids import SeededIds
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 DATA = Path("/data")
@@ -41,13 +42,13 @@ class Victim:
             self._put(index, first)
             index.roll()
             for _ in range(3 if first == 100 else 1):
-                step(index._components.writing.compactor)
+                step(components_of(index).writing.compactor)
         for first in (300, 400):
             self._put(index, first, 24)
         index.flush("disk")
         self.image = self.paths()
         self.bytes = {str(path): self.read(path) for path in self.image}
-        self.stored = dict(self.objects._objects.data)
+        self.stored = dict(self.objects.contents.data)
         store.end_outage()
         self.expected = self.answers(index)
         assert all(answer.complete for answer in self.expected)
@@ -102,7 +103,7 @@ class Victim:
             self.disk.make_folder(DATA / folder)
         for path, data in self.bytes.items():
             self.write(path, data)
-        objects = self.objects._objects
+        objects = self.objects.contents
         objects.data = dict(self.stored)
         objects.keys = sorted(self.stored)
 
@@ -123,7 +124,7 @@ class Victim:
         if where == "disk":
             self.write(name, after)
         else:
-            self.objects._objects.data[name] = bytes(after), self.stored[name][1]
+            self.objects.contents.data[name] = bytes(after), self.stored[name][1]
         try:
             index = self.open(self.objects)
         except TierdexError as error:

@@ -203,7 +203,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "power-cut", "power cut, simulated disk", "disk states", _cut_power,
-        dose=50_000, small_dose=600, minutes=8,
+        dose=50_000, small_dose=300, minutes=8,
     ),
     Experiment(
         "recycled-files", "kill and power cut, files made of the blocks of others", "disk states",
@@ -215,7 +215,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "preloaded-faults", "system calls of a real process fail: EIO, ENOSPC, EMFILE, late renames",
-        "faults", _preloaded_faults, dose=5000, small_dose=30, minutes=10,
+        "faults", _preloaded_faults, dose=5000, small_dose=15, minutes=10,
     ),
     Experiment(
         "bad-store", "a store that fails, lies and crawls", "faults", _bad_store,
@@ -227,7 +227,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "http", "hostile bytes against a real server, and generated requests", "cases",
-        _http, dose=50_000, small_dose=1500, minutes=10,
+        _http, dose=50_000, small_dose=600, minutes=10,
     ),
     corruption.ALL,
     Experiment(
@@ -236,11 +236,11 @@ EXPERIMENTS = (
     ),
     Experiment(
         "damaged-index", "a whole index over damaged files and objects", "damages", _damaged_index,
-        dose=20_000, small_dose=100, minutes=10,
+        dose=20_000, small_dose=60, minutes=10,
     ),
     Experiment(
         "takeovers", "two owners, the older one a zombie", "takeovers", _takeover,
-        dose=1400, small_dose=56, minutes=3,
+        dose=1400, small_dose=18, minutes=3,
     ),
     Experiment(
         "stopped-owners", "owners in real processes, stopped (SIGSTOP) and going on after others",
@@ -316,7 +316,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "row-readers", "odd text in CSV and JSON lines, beside a simple reading of the same", "rows",
-        row_readers.read_odd_text, dose=7_500_000, small_dose=4_000, minutes=60,
+        row_readers.read_odd_text, dose=7_500_000, small_dose=2_000, minutes=60,
     ),
     Experiment(
         "many-queues", "a million queues: small commits, watermarks kept", "queues", _many_queues,

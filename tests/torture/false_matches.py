@@ -18,6 +18,7 @@ from tierdex import Index
 from tierdex.indexfile import hashing
 from tierdex.indexfile.columns import StringColumn
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 # Of each pair of neighbours the first is put; all join to few strings, with and without a divider.
@@ -66,7 +67,7 @@ class Search:
         with Index.open(self.folder, store=self.store, **self.settings) as index:
             self._put(index)
             self._ask("unsealed", index, share)
-            compactor = index._components.writing.compactor
+            compactor = components_of(index).writing.compactor
             with self.store.outage():
                 index.roll()
                 for state in ("sealed", "compacted"):

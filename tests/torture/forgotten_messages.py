@@ -21,6 +21,7 @@ from tierdex.clock import ManualClock
 from tierdex.errors import TierdexError
 from tierdex.filesystem import make_durable_folder
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 QUEUES = (("a", 0), ("a", 3), ("b", 1))
 KEYS = 5
@@ -126,7 +127,7 @@ class World:
         secrets = [self.handed[place[:2]][place[2]][0] for place in self.carried(hidden, "k0")]
         for _ in range(3):
             self.clock.advance(2 * GRACE_S)
-            log._components.seams.clock.advance(2 * GRACE_S)
+            components_of(log).seams.clock.advance(2 * GRACE_S)
             log.run_compaction()
         left = [name for name, data in self.contents() if any(body in data for body in secrets)]
         assert left == [], "bodies are left"

@@ -25,6 +25,7 @@ from tierdex.errors import ClosedError, CorruptFileError, CursorExpiredError
 from tierdex.ids import SeededIds
 from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 ROOT = Path("/data")
@@ -96,7 +97,7 @@ class InterleavedIndex:
         return self.writing == 0
 
     def run(self):
-        parts = self.index._components
+        parts = components_of(self.index)
         compactor = parts.writing.compactor
         workers = [
             compactor.local, compactor.store, parts.read_view,
@@ -337,7 +338,7 @@ class InterleavedIndex:
                     answer = index.query("t", key=f"{log.name}{key}", max_count=1000)
                     assert answer.complete, answer.missing
                     self.check(log, key, answer, (log.acknowledged, log.gone))
-            assert index._components.table.check() == []
+            assert components_of(index).table.check() == []
         for info in self.index.files():
             assert self.index.verify_file(info.file_id) == [], info
         self.elsewhere.close()

@@ -26,6 +26,7 @@ from tierdex.errors import NotFoundError, UnavailableError
 from tierdex.ids import SeededIds
 from tierdex.log_service.message_log import MessageLog
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
 KEYS = 4
@@ -80,7 +81,7 @@ class InterleavedLog:
         return self.writing == 0
 
     def run(self):
-        writing = self.log._components.writing
+        writing = components_of(self.log).writing
         workers = {
             "local": writing.local.step, "chores": writing.housekeeping.step,
             "scrub": writing.scrubber.step, "dispatch": self.log.catch_up,
@@ -328,7 +329,7 @@ class InterleavedLog:
                 )  # fmt: skip
         for info in self.log.files():
             assert self.log.verify_file(info.file_id) == [], info
-        assert self.log._components.table.check() == []
+        assert components_of(self.log).table.check() == []
         self.follower.close()
         self.log.close()
 

@@ -70,7 +70,7 @@ class _Lineage:
 
     def look(self, log) -> None:
         """Compare the log with what there must be; faults that did not strike yet strike no more."""
-        self.world.store._schedule.clear()
+        self.world.store.cancel_faults()
         log.index.refresh()
         self.trim(self.world.look(log))
         self.remember(log)
@@ -264,4 +264,4 @@ def with_refusal(error, log, world) -> None:
 
 def listed(store) -> set:
     """Return the objects that the node's manifest lists, asked of the store without its faults."""
-    return published_files(store._inner)
+    return published_files(store.inner)

@@ -23,6 +23,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 PATHS = StorePaths("alpha")
 HOUR_S = 3600.0
@@ -146,7 +147,7 @@ class LostManifest:
     def roll_back(self, follower):
         index = self.open(accept_rollback=True)
         before = self.objects()
-        state = index._components.writing.compactor.components.claim.get().state
+        state = components_of(index).writing.compactor.components.claim.get().state
         listed = {row.object_key for row in state.files.values()}
         complete, kept = self.found(index)
         # What commits that are lost had merged or expired may be deleted, and the old list names it.
@@ -155,7 +156,10 @@ class LostManifest:
             index.expire(before=self.clock.now_ms() + 1)
             kept = self.found(index)[1]
             assert kept == set()
-            state, listed = index._components.writing.compactor.components.claim.get().state, set()
+            state, listed = (
+                components_of(index).writing.compactor.components.claim.get().state,
+                set(),
+            )
         orphans = before - listed
         orphans -= {dropped.object_key for dropped in state.dropped.values()}
         for _ in range(4):
@@ -172,7 +176,7 @@ class LostManifest:
         for _ in range(3):
             self.clock.advance(2 * HOUR_S)
             index.run_compaction(yes=True)
-        state = index._components.writing.compactor.components.claim.get().refresh()
+        state = components_of(index).writing.compactor.components.claim.get().refresh()
         assert {row.object_key for row in state.files.values()} == self.objects()
         self.agree(index, follower, wanted)
         index.close()

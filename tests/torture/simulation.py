@@ -16,6 +16,7 @@ from tests.simulation.strategies import KEYS, MESSAGE_IDS, TOPICS
 from tests.stateful.model import Lookup
 from tests.stateful.world import UNWELL, CorruptFileError, World
 from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault
 
 CHANCES = {
@@ -174,7 +175,7 @@ class Simulation:
         """Let background workers step, in any order, due or not."""
         scheduler = self.schedulers.get(site.name)
         if scheduler is None or scheduler[0] is not site.index:
-            parts = site.index._components
+            parts = components_of(site.index)
             workers = [
                 parts.writing.compactor.local, parts.writing.compactor.store, parts.read_view,
                 PutFlusher(parts.settings, parts.writing.writer),

@@ -22,6 +22,7 @@ from tierdex.ids import SeededIds
 from tierdex.indexfile.hashing import key_hash, message_id_hash
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 DATA = Path("/data")
@@ -87,7 +88,7 @@ def _live(seed, messages, **settings):
         images.append(_read(disk, "unsealed"))
         store.begin_outage()
         index.roll()
-        compactor = index._components.writing.compactor
+        compactor = components_of(index).writing.compactor
         step(compactor)
         images.append(_read(disk, "sealed"))
         while not disk.list_folder(DATA / "compacted"):

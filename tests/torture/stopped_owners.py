@@ -32,6 +32,7 @@ from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.jobs.publishing import JobNode
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.local import LocalStore
+from tierdex.testing.components import components_of
 
 SETTINGS = {
     "slot_count": 64, "item_capacity": 400, "disk_reserve_bytes": 0, "merge_min_files": 3,
@@ -199,7 +200,7 @@ class _Newest:
         for _ in range(5):
             self.clock.advance(9000)
             self.index.run_compaction(yes=True)  # of few objects many are orphans
-        return self.index._components.writing.compactor.components.claim.get().refresh()
+        return components_of(self.index).writing.compactor.components.claim.get().refresh()
 
 
 def _run_job(store, state, source):
@@ -242,7 +243,7 @@ def _take_over(history, newest, zombies, source):
     for _ in range(source.randrange(1, 6)):
         newest.work()
         history.look()
-        state = newest.index._components.writing.compactor.components.claim.get().state
+        state = components_of(newest.index).writing.compactor.components.claim.get().state
         if len(state.files) > 1 and source.random() < 0.3:
             _run_job(newest.store, state, source)
         history.check_objects()

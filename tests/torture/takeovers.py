@@ -22,6 +22,7 @@ from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.jobs.publishing import JobNode
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 class InterposedStore:
@@ -191,16 +192,15 @@ class Takeover:
 
 
 def _state(index):
-    return index._components.writing.compactor.components.claim.get().state
+    return components_of(index).writing.compactor.components.claim.get().state
 
 
-def take_over_everywhere(seed=0):
-    """Try each store call of a life, its two sides and a short and a long stall by turns.
+def take_over_everywhere(seed=0, step=1):
+    """Try each store call of a life, or one of `step`, its two sides and a short and a long stall by turns.
 
     Return how many takeovers that were.
     """
-    nth = 0
-    while True:
-        nth += 1
-        if not Takeover(seed).run(nth, after=nth % 2 == 0, skew=(0.0, 9000.0)[nth // 2 % 2]):
-            return nth - 1
+    nth, done = 1, 0
+    while Takeover(seed).run(nth, after=nth % 2 == 0, skew=(0.0, 9000.0)[nth // 2 % 2]):
+        nth, done = nth + step, done + 1
+    return done

@@ -57,7 +57,7 @@ class MemoryStore:
     def __init__(self, *, clock: Clock | None = None, any_key: bool = False) -> None:
         """With `any_key` it has objects of users."""
         self._clock = clock or SystemClock()
-        self._objects = _Objects()
+        self.contents = _Objects()
         self._name = ""
         self._check = check_users_key if any_key else check_key
         self._check_listed = check_users_prefix if any_key else check_prefix
@@ -68,7 +68,7 @@ class MemoryStore:
         store = cls(clock=clock, any_key=any_key)
         store._name = name
         with _SHARED_LOCK:
-            store._objects = _SHARED.setdefault(name, _Objects())
+            store.contents = _SHARED.setdefault(name, _Objects())
         return store
 
     @property
@@ -95,14 +95,14 @@ class MemoryStore:
         self._write(self._check(key), read_source(source, 0, length), replace=True)
 
     def delete(self, key: str) -> None:
-        objects = self._objects
+        objects = self.contents
         with objects.lock:
             if objects.data.pop(self._check(key), None) is not None:
                 del objects.keys[bisect_left(objects.keys, key)]
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
         self._check_listed(prefix)
-        objects = self._objects
+        objects = self.contents
         with objects.lock:
             first = max(bisect_left(objects.keys, prefix), bisect_right(objects.keys, start_after))
             last = bisect_left(objects.keys, prefix + _LAST)
@@ -125,15 +125,15 @@ class MemoryStore:
         """Do nothing: other callers may share the store."""
 
     def _find(self, key: str) -> tuple[bytes, int]:
-        with self._objects.lock:
-            found = self._objects.data.get(key)
+        with self.contents.lock:
+            found = self.contents.data.get(key)
         if found is None:
             raise NotFoundError(f"{self.url} holds no object {key}")
         return found
 
     def _write(self, key: str, data: bytes, *, replace: bool) -> None:
         modified_ms = self._clock.now_ms()
-        objects = self._objects
+        objects = self.contents
         with objects.lock:
             found = objects.data.get(key)
             if found is None:

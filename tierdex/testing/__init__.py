@@ -1,1 +1,4 @@
-"""Kits for authors of a store: the contract as a test suite, a store that fails. No module imports them."""
+"""Kits for tests: the contract of a store as a suite, a store that fails, the components of an open index.
+
+No module imports them.
+"""

@@ -91,7 +91,7 @@ class FaultyStore:
         chances: Mapping[Fault, float] | None = None,
         crawl_s: float = 30.0,
     ) -> None:
-        self._inner = inner
+        self.inner = inner
         self._ids = ids or SeededIds(0)
         self._clock = clock
         self._lock = threading.Lock()
@@ -108,6 +108,11 @@ class FaultyStore:
             first = self._calls.get(verb, 0) + nth
             for number in range(first, first + count):
                 self._schedule[verb, number] = fault
+
+    def cancel_faults(self) -> None:
+        """Let no call meet what `fail` has scheduled and no call has met yet."""
+        with self._lock:
+            self._schedule.clear()
 
     def begin_outage(self) -> None:
         """From now on nothing gets through."""
@@ -133,11 +138,11 @@ class FaultyStore:
 
     @property
     def url(self) -> str:
-        return self._inner.url
+        return self.inner.url
 
     def get(self, key: str, position: int | None = None, length: int | None = None) -> bytes:
         fault = self._next_fault("get", key)
-        data = self._call(fault, key, lambda: self._inner.get(key, position, length))
+        data = self._call(fault, key, lambda: self.inner.get(key, position, length))
         if data and fault is Fault.SHORT_BODY:
             return data[: self._below(len(data))]
         if data and fault is Fault.ALTERED_BODY:
@@ -147,40 +152,40 @@ class FaultyStore:
         return data
 
     def put(self, key: str, data: Buffer) -> None:
-        self._call(self._next_fault("put", key), key, lambda: self._inner.put(key, data))
+        self._call(self._next_fault("put", key), key, lambda: self.inner.put(key, data))
 
     def put_if_absent(self, key: str, data: Buffer) -> None:
         fault = self._next_fault("put_if_absent", key)
-        self._call(fault, key, lambda: self._inner.put_if_absent(key, data))
+        self._call(fault, key, lambda: self.inner.put_if_absent(key, data))
         if fault is Fault.TAKEN_BY_OURSELVES:
             raise AlreadyExistsError(f"{key}: 412, for our own success")
 
     def upload(self, key: str, source: UploadSource, length: int) -> None:
         fault = self._next_fault("upload", key)
-        self._call(fault, key, lambda: self._inner.upload(key, source, length))
+        self._call(fault, key, lambda: self.inner.upload(key, source, length))
 
     def delete(self, key: str) -> None:
-        self._call(self._next_fault("delete", key), key, lambda: self._inner.delete(key))
+        self._call(self._next_fault("delete", key), key, lambda: self.inner.delete(key))
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[StoredObject]:
         fault = self._next_fault("list", prefix)
         if fault in (Fault.FAIL_AFTER, Fault.TIMEOUT_AFTER):
             return self._list_half(fault, prefix, start_after)
-        return self._call(fault, prefix, lambda: self._inner.list(prefix, start_after))
+        return self._call(fault, prefix, lambda: self.inner.list(prefix, start_after))
 
     def list_folders(self, prefix: str) -> Names:
         fault = self._next_fault("list_folders", prefix)
-        return self._call(fault, prefix, lambda: self._inner.list_folders(prefix))
+        return self._call(fault, prefix, lambda: self.inner.list_folders(prefix))
 
     def head(self, key: str) -> StoredObject:
-        return self._call(self._next_fault("head", key), key, lambda: self._inner.head(key))
+        return self._call(self._next_fault("head", key), key, lambda: self.inner.head(key))
 
     def time_ms(self) -> int | None:
         fault = Fault.FAIL_BEFORE if self._is_out else None  # no fault of its own
-        return self._call(fault, "time", self._inner.time_ms)
+        return self._call(fault, "time", self.inner.time_ms)
 
     def close(self) -> None:
-        self._inner.close()
+        self.inner.close()
 
     def _next_fault(self, verb: str, key: str) -> Fault | None:
         """Count the call and decide its fate: outage, else schedule, else chance."""
@@ -223,7 +228,7 @@ class FaultyStore:
 
     def _list_half(self, fault: Fault, prefix: str, start_after: str) -> Iterator[StoredObject]:
         """Yield some of the listing, then fail: the answer was cut on its way."""
-        listed = [*self._inner.list(prefix, start_after)]
+        listed = [*self.inner.list(prefix, start_after)]
         yield from listed[: len(listed) // 2]
         self._call(fault, prefix, lambda: None)
 

@@ -13,6 +13,7 @@ from tests.log_service.keyed_world import KeyedWorld
 from tierdex.errors import FencedError, UnavailableError
 from tierdex.index_service.health import NotReady
 from tierdex.index_service.index import Index
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_message_log_without_room_for_appends_is_not_ready_until_there_is_some()
     assert document["detail"].startswith("no-file: ")
     assert 'tierdex_log_not_ready{reason="no-file"} 1.0' in caller.get("/metrics").text
     world.disk.heal()
-    log._components.writing.tending.step()  # though nobody appends
+    components_of(log).writing.tending.step()  # though nobody appends
     assert caller.get("/readyz").status_code == 200
     log.close()
     assert_problem(caller.get("/readyz"), 503, "unavailable")
@@ -112,7 +113,7 @@ def test_message_log_whose_sync_failed_is_not_ready_until_its_journal_was_read_b
     with pytest.raises(UnavailableError):
         log.append(topic="t", queue_id=0, body=b"not synced")
     assert [found.reason for found in log.health()] == ["no-file"]
-    log._components.writing.tending.step()
+    components_of(log).writing.tending.step()
     assert log.health() == []
     assert log.append(topic="t", queue_id=0, body=b"more") == 2
     log.close()

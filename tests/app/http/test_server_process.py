@@ -27,7 +27,7 @@ class Server(TierdexServer):
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
         code = self.process.wait(timeout=PATIENCE_S)
-        self._reader.join()
+        self.reader.join()
         return code
 
     def client(self, **options):
@@ -52,7 +52,7 @@ def running(data, *arguments):
             if process.poll() is None:
                 process.kill()
                 process.wait()
-            server._reader.join()
+            server.reader.join()
 
 
 def test_acknowledged_entries_are_there_after_an_orderly_stop(tmp_path):

@@ -15,6 +15,7 @@ from tierdex.index_service.batch.arrow_table import table_of
 from tierdex.index_service.batch.lookup_columns import lookups_of_table, plain_lookups_of
 from tierdex.index_service.batch.newest import newest_table
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 KEYS = [f"k{number}" for number in range(12)]
@@ -54,7 +55,7 @@ def test_newest_entries_equal_those_of_the_general_path(tmp_path_factory, steps,
         index.flush("os")
         index.refresh()
         published = any(file.state == "uploaded" for file in index.files())
-        executor = index._queries
+        executor = components_of(index).queries
         table = pa.table({"topic": ["a"] * len(asked), "key": asked})
         lookups = lookups_of_table(executor.settings, table, 1)
         expected = table_of(executor.run(lookups))

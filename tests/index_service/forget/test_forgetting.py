@@ -22,6 +22,7 @@ from tierdex.index_service.query.answers import answers_of
 from tierdex.index_service.requests.lookups import Lookups
 from tierdex.index_service.requests.query import make_requests
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 KEYS = ("K1", "K2", "K3")
 ONE = [{"topic": "orders", "key": "K1"}]
@@ -252,13 +253,13 @@ def test_reader_does_not_end_a_request_while_an_owner_may_hold_unpublished_entri
     assert (
         receipt.is_complete
     )  # all is hidden: b has acknowledged, and a's own files are known to it
-    a._components.forgetter._read_view.refresh()
-    record = a._components.forgetter._read_view.ages.forgotten.records[0]
+    components_of(a).read_view.refresh()
+    record = components_of(a).read_view.ages.forgotten.records[0]
     (local,) = (f for f in a.files() if f.state != "uploaded")
     assert record.bounds["a"] == int(local.file_id.split("-")[0])
     # What is published is written anew by its owners' merges; the reader finds none of it.
     for index in (a, b):
-        writing = index._components.writing
+        writing = components_of(index).writing
         rows = writing.claim.get().state.files.values()
         merge_published(writing.compactor.components, list(rows))
     with world.reader() as reader:
@@ -281,7 +282,7 @@ def test_what_is_put_where_a_request_was_acknowledged_shows_though_others_wait(t
     put(a, "K1", 50)
     a.flush("remote")
     a.refresh()
-    writing = a._components.writing
+    writing = components_of(a).writing
     merge_published(  # of what was put before the request and after it
         writing.compactor.components,
         sorted(writing.claim.get().state.files.values(), key=lambda row: row.number),
@@ -367,7 +368,7 @@ def test_list_shrinks_by_itself_when_the_files_are_merged(two):
     for _ in range(2):
         world.step([a, b])
     with world.reader() as reader:
-        assert reader._components.read_view.ages.forgotten.records == ()
+        assert components_of(reader).read_view.ages.forgotten.records == ()
         same_answers(reader, {"K1": [], "K2": [0, 1]})
 
 
@@ -447,7 +448,7 @@ def test_keys_that_were_not_forgotten_are_still_answered_from_memory(two):
         assert offsets(a.query("orders", key=key))[0] == 30
     a.forget(ONE)
     put(a, "K2", 31)
-    local = a._components.local_queries
+    local = components_of(a).local_queries
     asked = {"message_id": None, "begin": None, "end": None, "max_count": 64}
     assert offsets(local.run("orders", "K2", **asked))[0] == 31
     assert local.run("orders", "K1", **asked) is None
@@ -475,15 +476,15 @@ def test_what_a_peer_has_not_published_is_hidden_by_who_asks_it(two):
     put(a, "K1", 9)
     with world.reader() as reader:
         asked = [{"topic": "orders", "key": key} for key in ("K1", "K2")]
-        lookups = Lookups.of(make_requests(reader._settings, asked))
-        state = reader._components.read_view.ages.states["a"]
+        lookups = Lookups.of(make_requests(components_of(reader).settings, asked))
+        state = components_of(reader).read_view.ages.states["a"]
         question = Question(Owner("a", state.epoch, state.owner.hex(), state.number), 100, lookups)
         with pa.ipc.open_stream(encode_question(question)) as stream:
             told = decode_answer(a.unpublished(stream.read_all()), question)
         rows = [file.columns["offset"].tolist() for file in told.files]
         assert sorted(offset for some in rows for offset in some) == [7, 8, 9]
         peers = PeerRound(handles=[fetched_handle("a", file, lookups) for file in told.files])
-        found = answers_of(reader._components.queries.run(lookups, peer_round=peers))
+        found = answers_of(components_of(reader).queries.run(lookups, peer_round=peers))
         assert [sorted(offsets(answer)) for answer in found] == [[9], [0, 1, 8]]
 
 
@@ -572,7 +573,7 @@ def test_file_that_is_published_while_it_is_looked_for_is_looked_at_too(two, mon
     """The compactor goes on in its thread: a local file may be a published one a moment later."""
     _, a, _ = two
     put(a, "K1", 70)
-    looking = a._components.forgetter._looking
+    looking = components_of(a).forgetter._looking
     look = looking.look
 
     def publish_first(record):

@@ -16,6 +16,7 @@ from tierdex.pipeline.jobs.snapshot import open_log, take_snapshot
 from tierdex.pipeline.merging.merge_job import mergeable
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 ASKED = [{"topic": "orders", "key": "K"}]
 
@@ -146,7 +147,7 @@ def test_owner_that_comes_back_goes_on_with_what_was_written_in_its_name(world):
 
 
 def test_owner_that_comes_back_meanwhile_is_left_to_do_it_itself(world, monkeypatch):
-    unowned = world.reader._components.forgetter._unowned
+    unowned = components_of(world.reader).forgetter._unowned
     back, write_anew = [], type(unowned).write_anew
 
     def come_back(self, handle, forgotten):
@@ -177,12 +178,12 @@ def test_merge_of_an_owner_that_has_not_heard_of_a_request_shows_nothing_again(w
     receipt = world.reader.forget(ASKED)
     assert [missing.file for missing in receipt.waiting] == ["node:b"]
     world.clock.advance(61)
-    b._components.writing.sign.step()  # it says that it lives, and has read nothing since
+    components_of(b).writing.sign.step()  # it says that it lives, and has read nothing since
     assert world.reader.resume_forgetting(receipt).is_complete
     put(b, "K", 20)
     put(b, "new", 21)
     b.roll()
-    parts = b._components.writing.compactor
+    parts = components_of(b).writing.compactor
     parts.run_all()
     state = parts.components.claim.get().state
     from tierdex.compactor.merge import merge_published
@@ -199,8 +200,8 @@ def test_files_of_a_node_that_has_not_acknowledged_are_not_merged_with_others(wo
     world.clock.advance(1)
     receipt = world.reader.forget(ASKED)
     assert not receipt.is_complete
-    b._components.writing.writer.roll()
-    b._components.writing.compactor.run_all()  # publishes, and has not heard of the request
+    components_of(b).writing.writer.roll()
+    components_of(b).writing.compactor.run_all()  # publishes, and has not heard of the request
     assert world.merge("b") == 0
     b.run_compaction()
     world.clock.advance(1)

@@ -12,6 +12,7 @@ from tests.patience import PATIENCE_S
 from tierdex import Index
 from tierdex.errors import ClosedError, StoreUnavailableError, UnavailableError
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 class Away(MemoryStore):
@@ -57,7 +58,7 @@ def test_waiting_ends_with_the_timeout_when_no_roll_is_due(make_index):
 def test_a_quarantined_file_is_not_acknowledged(index, tmp_path):
     put(index, "A", 1)
     index.roll()
-    step(index._components.writing.compactor)
+    step(components_of(index).writing.compactor)
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     data = bytearray(sealed.read_bytes())
     data[8192:8232] = b"\xff" * 40  # the first row

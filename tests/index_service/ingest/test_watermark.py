@@ -8,6 +8,7 @@ from tests.compactor_steps import step
 from tests.index_service.conftest import put
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 NONE = {"os": None, "disk": None, "remote": None}
 
@@ -47,7 +48,7 @@ def test_sealed_files_before_an_unsynced_one_are_durable(index):
     index.roll()
     put(index, "A", 200, durability="os")
     index.roll()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     step(compactor)
     assert index.watermark("orders", 0) == {"os": 210, "disk": 110, "remote": None}
     step(compactor)  # compacts it

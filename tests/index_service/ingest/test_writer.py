@@ -18,6 +18,7 @@ from tierdex.errors import (
 )
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.opening.maintenance import WriterTending
+from tierdex.testing.components import components_of
 
 
 class CountingFiles(LocalFileSystem):
@@ -212,7 +213,7 @@ def test_a_file_keeps_its_age_over_a_restart(make_index, clock):
 
 def test_the_next_file_is_made_ahead_of_time(make_index, tmp_path, clock):
     index = make_index(item_capacity=10)
-    writer = index._components.writing.writer
+    writer = components_of(index).writing.writer
     ready = tmp_path / "data" / "unsealed" / "next.ready"
     for offset in range(5):
         assert not ready.exists()
@@ -231,7 +232,7 @@ def test_the_next_file_is_made_ahead_of_time(make_index, tmp_path, clock):
 def test_puts_land_in_the_file_that_has_the_name(make_index, tmp_path):
     """A file made ahead of time by another thread must not take the name of the one that is used."""
     index = make_index(item_capacity=20)
-    writer = index._components.writing.writer
+    writer = components_of(index).writing.writer
     stop = threading.Event()
 
     def prepare():
@@ -246,7 +247,7 @@ def test_puts_land_in_the_file_that_has_the_name(make_index, tmp_path):
     finally:
         stop.set()
         thread.join()
-    table = index._components.table
+    table = components_of(index).table
     with table.snapshot() as snapshot:
         for handle in snapshot.files:
             assert handle.path.exists()
@@ -303,7 +304,7 @@ def test_a_full_disk_refuses_puts_until_space_returns(make_index, files):
     index = make_index(filesystem=files, disk_reserve_bytes=1 << 20, put_buffer_entries=2)
     put(index, "A", 1, durability="os")
     files.free = 1000
-    index._components.writing.writer.look_again()
+    components_of(index).writing.writer.look_again()
     with pytest.raises(BacklogFullError):
         put(index, "A", 2, durability="os")
     assert put(index, "A", 3) == "received"
@@ -339,7 +340,7 @@ def test_single_puts_meet_a_full_disk_by_themselves(make_index, files, clock):
 def test_the_disk_budget_counts_files_that_wait_for_the_store(make_index):
     index = make_index(disk_budget_bytes=1)
     put(index, "A", 1, durability="os")
-    index._components.writing.writer.look_again()
+    components_of(index).writing.writer.look_again()
     with pytest.raises(BacklogFullError, match="disk_budget_bytes"):
         put(index, "A", 2, durability="os")
     index.roll()
@@ -359,7 +360,7 @@ def test_a_roll_that_cannot_have_its_file_applies_nothing(index, files):
 def test_close_writes_what_was_received_even_without_budget(make_index):
     index = make_index(disk_budget_bytes=1)
     put(index, "A", 1, durability="os")
-    index._components.writing.writer.look_again()
+    components_of(index).writing.writer.look_again()
     put(index, "A", 2)
     index.close()
     assert offsets(make_index().query("orders", key="A")) == [2, 1]
@@ -421,7 +422,7 @@ def test_a_closed_index_answers_and_takes_nothing(make_index):
 def test_next_file_is_made_while_a_seal_holds_the_sync_lock(make_index):
     """A seal syncs a whole file under that lock; what puts wait for must not wait for it."""
     index = make_index(item_capacity=10)
-    writer = index._components.writing.writer
+    writer = components_of(index).writing.writer
     for offset in range(6):
         put(index, "A", offset, durability="os")
     with writer._disk._sync_lock:
@@ -434,9 +435,9 @@ def test_a_writer_heals_itself_when_the_file_made_ahead_lost_its_name(make_index
     index = make_index(filesystem=files, item_capacity=10)
     for offset in range(10):
         put(index, "A", offset, durability="os")
-    writer = index._components.writing.writer
+    writer = components_of(index).writing.writer
     writer.prepare_next()
-    ready = index._components.writing.writer._next_file.path
+    ready = components_of(index).writing.writer._next_file.path
     assert ready.exists()
     if how == "gone":
         ready.unlink()
@@ -462,7 +463,7 @@ def test_a_writer_heals_itself_when_the_file_made_ahead_lost_its_name(make_index
 
 def test_a_writer_that_can_open_no_file_says_so_until_its_tending_can(make_index, files):
     index = make_index(filesystem=files)
-    tending = WriterTending(index._components.writing.writer, index._components.forgetter)
+    tending = WriterTending(components_of(index).writing.writer, components_of(index).forgetter)
     assert index.health() == []
     files.fail_renames = True
     with pytest.raises(BacklogFullError):
@@ -478,7 +479,7 @@ def test_a_writer_that_can_open_no_file_says_so_until_its_tending_can(make_index
 
 
 def test_a_fenced_writer_is_not_healthy(index):
-    index._components.writing.writer.refuse(FencedError("epoch 9 took over"))
+    components_of(index).writing.writer.refuse(FencedError("epoch 9 took over"))
     assert index.health() == [("fenced", "epoch 9 took over")]
 
 

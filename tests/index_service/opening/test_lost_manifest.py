@@ -9,6 +9,7 @@ from tierdex import Index
 from tierdex.errors import LostManifestError
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 PATHS = StorePaths("n")
 
@@ -108,7 +109,7 @@ def test_an_accepted_rollback_goes_on_and_is_written_into_the_manifest(
     lost = len(manifests(published))
     lose(published)
     index = make_index(store=published, accept_rollback=True)
-    assert index._components.writing.compactor.components.claim.get().state.rollback == lost
+    assert components_of(index).writing.compactor.components.claim.get().state.rollback == lost
     put(index, "C", 3)
     index.flush("remote")
     with read(published, clock) as reader:
@@ -130,7 +131,7 @@ def test_objects_that_an_accepted_rollback_orphaned_stay_until_the_operator_says
         index.run_compaction()
     assert files(published) == before
     assert "tierdex compact --yes" in index.compaction_status()["orphans_kept"]
-    index._components.writing.compactor.store.step()  # in the background nobody says yes
+    components_of(index).writing.compactor.store.step()  # in the background nobody says yes
     assert files(published) == before
     for _ in range(2):
         clock.advance(8000)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import BacklogFullError
 from tierdex.index_service.opening.maintenance import PutFlusher, WriterTending
+from tierdex.testing.components import components_of
 
 
 def test_received_puts_are_written_by_a_step(index):
-    flusher = PutFlusher(index._components.settings, index._components.writing.writer)
+    flusher = PutFlusher(components_of(index).settings, components_of(index).writing.writer)
     put(index, "A", 1)
-    assert flusher.step() == index._components.settings.put_buffer_delay
-    assert not index._components.writing.writer.has_buffered
+    assert flusher.step() == components_of(index).settings.put_buffer_delay
+    assert not components_of(index).writing.writer.has_buffered
     assert index.files()[0].item_count == 1
 
 
 def test_a_full_disk_leaves_them_in_the_buffer(index, monkeypatch):
-    writer = index._components.writing.writer
-    flusher = PutFlusher(index._components.settings, writer)
+    writer = components_of(index).writing.writer
+    flusher = PutFlusher(components_of(index).settings, writer)
     put(index, "A", 1)
     with monkeypatch.context() as patch:
         patch.setattr(writer._budget, "_find_excess", lambda: "full")
@@ -31,8 +32,8 @@ def test_a_full_disk_leaves_them_in_the_buffer(index, monkeypatch):
 
 def test_tending_rolls_what_is_old_and_survives_a_full_disk(make_index, clock, monkeypatch):
     index = make_index(roll_after=60.0)
-    writer = index._components.writing.writer
-    tending = WriterTending(writer, index._components.forgetter)
+    writer = components_of(index).writing.writer
+    tending = WriterTending(writer, components_of(index).forgetter)
     put(index, "A", 1, durability="os")
     clock.advance(40)
 

@@ -19,6 +19,7 @@ from tierdex.errors import (
 from tierdex.lifecycle.paths import is_node_name
 from tierdex.settings import node_of_host
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 class Away(MemoryStore):
@@ -77,7 +78,7 @@ def test_another_name_for_a_folder_is_refused_unless_it_is_adopted(make_index):
     index = make_index(node="b", adopt=True)
     assert [entry.node for entry in index.query("orders", key="A").entries] == ["b"]
     index.close()
-    assert make_index()._components.settings.node == "b"
+    assert components_of(make_index()).settings.node == "b"
 
 
 def test_an_unreadable_node_name_is_told(make_index, tmp_path):
@@ -136,7 +137,7 @@ def test_local_files_that_the_manifest_lists_are_dropped_by_a_late_claim(
     index = make_index(store=store)
     put(index, "A", 1)
     index.roll()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     step(compactor)  # sealed
     shutil.copytree(tmp_path / "data" / "sealed", tmp_path / "kept")
     index.run_compaction()

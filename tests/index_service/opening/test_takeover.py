@@ -13,6 +13,7 @@ from tierdex import Index
 from tierdex.clock import SystemClock
 from tierdex.errors import FencedError, NodeInUseError
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 PATIENCE_S = 60.0
 
@@ -56,7 +57,7 @@ def test_an_idle_owner_signs_every_live_interval_or_four_times_in_takeover_after
     times = set()
     for _ in range(360):
         clock.advance(10)
-        service._components.writing.maintenance._sign.step()
+        components_of(service).writing.sign.step()
         times.add(store.head("nodes/n/hint").modified_ms)
     assert len(times) == 1 + signs
     assert [found.key for found in store.list("nodes/n/manifest/")] == keys
@@ -142,9 +143,9 @@ def test_a_running_service_learns_it_within_a_refresh(tmp_path):
     ):
         clock = SystemClock()
         deadline = clock.monotonic() + PATIENCE_S
-        while first._components.writing.compactor.fenced is None:
+        while components_of(first).writing.compactor.fenced is None:
             assert clock.monotonic() < deadline
-            clock.wait(first._components.writing.remote._never, 0.01)
+            clock.wait(components_of(first).writing.remote._never, 0.01)
         with pytest.raises(FencedError):
             put(first, "A", 1)
 

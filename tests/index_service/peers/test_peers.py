@@ -28,6 +28,7 @@ from tierdex.lifecycle.manifests.live_record import OwnerAddress
 from tierdex.lifecycle.manifests.manifest import ManifestState
 from tierdex.lifecycle.manifests.standing import Standing
 from tierdex.storage_layer.local import LocalStore
+from tierdex.testing.components import components_of
 from tierdex.tracing import carried_trace
 from tools.free_port import find_free_port
 
@@ -348,12 +349,14 @@ def test_a_question_for_another_epoch_is_refused(fleet):
 def test_no_address_of_a_live_record_is_asked_but_those_of_the_settings(fleet, liar, url, peers):
     settings = {**READER, "peers": peers, "peer_timeout": 0.01}
     with Index.open(store=str(fleet[0] / "store"), **settings) as index:
-        known = index._components.read_view.ages
+        known = components_of(index).read_view.ages
         state = replace(known.states["a"], node="a")
         forged = known.standings["a"]._replace(advertise_url=url)
         ages = replace(known, states={"a": state}, standings={"a": forged})
-        lookups = Lookups.of(make_requests(index._settings, [{"topic": "orders", "key": "A"}]))
-        asking = index._queries.peers
+        lookups = Lookups.of(
+            make_requests(components_of(index).settings, [{"topic": "orders", "key": "A"}])
+        )
+        asking = components_of(index).queries.peers
         questions = asking.begin(lookups, ages, is_page=False)
         assert not questions.under_way
         if questions.refused:  # with an empty address there is nothing to ask
@@ -374,8 +377,12 @@ def test_a_peer_asks_nobody_and_no_address_that_a_question_names(tmp_path, liar)
         put(client, "A", 1)
         liar.asked.clear()
         with Index.open(store=str(tmp_path / "store"), **READER) as index:
-            (peer,) = (p for p in index._components.read_view.ages.live_peers(0) if p.node == "a")
-            lookups = Lookups.of(make_requests(index._settings, [{"topic": "orders", "key": "A"}]))
+            (peer,) = (
+                p for p in components_of(index).read_view.ages.live_peers(0) if p.node == "a"
+            )
+            lookups = Lookups.of(
+                make_requests(components_of(index).settings, [{"topic": "orders", "key": "A"}])
+            )
             for node in ("a", url):
                 owner = Owner(node, peer.epoch, peer.owner, peer.number)
                 answer = httpx2.post(

@@ -9,6 +9,7 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import IncompleteAnswerError, StoreUnavailableError
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 class Shop(MemoryStore):
@@ -94,7 +95,7 @@ def test_repeats_of_a_location_are_returned_once_and_not_counted(make_published)
 def test_a_file_that_cannot_be_read_is_missing_and_the_others_answer(make_published, store):
     index = make_published([1], [2], [3])
     row = sorted(index.files(), key=lambda file: file.file_id)[1]
-    handles = index._components.table.snapshot().files
+    handles = components_of(index).table.snapshot().files
     key = next(handle.row.object_key for handle in handles if handle.file_id == row.file_id)
     store.fail = lambda asked: asked == key
     answer = index.query("orders", key="A", explain=True)

@@ -9,6 +9,7 @@ import pytest
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import StoreUnavailableError
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 _PATIENCE_S = 120  # of a read for its companion: a machine may be slow
 
@@ -52,7 +53,7 @@ def reader(make_index, store):
         writer.roll()
         writer.run_compaction()
     reader = make_index(None, store=store, look_ahead=4)
-    for handle in reader._components.table.snapshot().files:
+    for handle in components_of(reader).table.snapshot().files:
         store.sidecars[handle.row.object_key] = handle.row.sidecar_position
     store.reads.clear()
     return reader
@@ -103,7 +104,7 @@ def test_requests_that_a_batch_does_not_use_are_not_charged_to_it(make_index, re
 
 
 def test_sidecar_that_cannot_be_fetched_ahead_makes_its_file_missing(reader, store, monkeypatch):
-    handles = reader._components.table.snapshot().files
+    handles = components_of(reader).table.snapshot().files
     away = handles[2].row.object_key
     original = MemoryStore.get
 

@@ -22,6 +22,7 @@ from tierdex.indexfile import hashing
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 
@@ -47,8 +48,8 @@ def index(make_index, store):
 
 
 def full_answer(index, **lookup):
-    request = make_request(index._settings, QueryValues(**lookup))
-    return answer_query(index._queries, request, explain=False, fail=False)
+    request = make_request(components_of(index).settings, QueryValues(**lookup))
+    return answer_query(components_of(index).queries, request, explain=False, fail=False)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_cached_pages_answer_what_the_full_query_answers(
         check_cursor(answer.next_cursor, full, index, lookup)
         assert from_memory(index, **lookup, cursor="") is None
         if drop_pages:
-            index._components.read_view._manifests._pages._ranges.clear()
+            components_of(index).pages.clear()
         begun = index.query(**lookup)
         assert begun.entries == full.entries
         check_cursor(begun.next_cursor, full, index, lookup)
@@ -189,7 +190,7 @@ def test_published_key_whose_page_is_not_in_memory_is_left_to_the_full_query(pub
 
 def test_damaged_page_in_memory_is_never_an_answer(published):
     published.query("orders", key="k1")
-    pages = published._components.read_view._manifests._pages
+    pages = components_of(published).pages
     for place, data in list(pages._ranges.items()):
         pages._ranges[place] = bytes(byte ^ 0x55 for byte in data)
     assert from_memory(published, "orders", key="k1") is None
@@ -268,7 +269,7 @@ def test_what_was_received_and_cannot_be_written_is_not_told_from_memory(make_in
         raise BacklogFullError("full", retry_after_s=1.0)
 
     with monkeypatch.context() as patched:
-        patched.setattr(index._writer, "flush_buffer", refuse)
+        patched.setattr(components_of(index).writing.writer, "flush_buffer", refuse)
         assert from_memory(index, "t", key="a") is None
         assert not index.query("t", key="a").complete
     assert len(from_memory(index, "t", key="a").entries) == 2
@@ -308,8 +309,8 @@ def test_closed_index_answers_nothing_from_memory(index):
     index.query("orders", key="k0")
     index.close()
     assert from_memory(index, "orders", key="k0") is None
-    assert index._components.local_queries._files.sources == ()
-    assert index._components.local_queries._plans == {}
+    assert components_of(index).local_queries._files.sources == ()
+    assert components_of(index).local_queries._plans == {}
 
 
 def test_location_repeated_in_two_files_that_are_not_compacted_is_told_once(make_index):
@@ -331,7 +332,7 @@ def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
         answer = from_memory(index, "orders", key="a")
         assert offsets(answer) == list(range(offset, -1, -1))
     from_memory(index, "orders", key="absent")
-    plan = index._components.local_queries._plans["orders"]
+    plan = components_of(index).local_queries._plans["orders"]
     assert len(plan.first.sources) == 1
     assert len(plan.steps) == 1
 
@@ -343,11 +344,11 @@ def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
     for topic in ("seldom", "orders"):
         index.query(topic, key="a")
         assert from_memory(index, topic, key="a").entries
-    assert set(index._components.local_queries._plans) == {"seldom", "orders"}
+    assert set(components_of(index).local_queries._plans) == {"seldom", "orders"}
     index.roll()
     put(index, "a", 2)
     assert offsets(from_memory(index, "orders", key="a")) == [2, 1]
-    assert set(index._components.local_queries._plans) == {"orders"}
+    assert set(components_of(index).local_queries._plans) == {"orders"}
 
 
 # -- what is handed on to the general path ----------------------------------------------------------
@@ -382,14 +383,14 @@ def asked(monkeypatch):
 
 def searches(asked, index):
     """Return how often each local file was searched beyond its finder, newest first."""
-    handles = index._components.table.snapshot().files
+    handles = components_of(index).table.snapshot().files
     return [asked[handle.reader.path] for handle in handles if hasattr(handle.reader, "path")]
 
 
 def test_miss_hashes_once_and_asks_no_file_again(published, asked, store):
     """k1 lies in the oldest file, whose page is not in memory: all others were asked before."""
     published.query("orders", key="absent")  # teaches the topic
-    pages = published._components.read_view._manifests._pages
+    pages = components_of(published).pages
     published.query("orders", key="k1")
     pages._ranges.clear()
     asked.clear()
@@ -425,7 +426,7 @@ def test_hot_key_is_found_by_one_finder(make_index, asked):
 def test_what_was_begun_is_of_no_use_once_the_files_have_changed(published, asked, monkeypatch):
     """A file is rolled, and another message put, between the fast path and the general one."""
     published.query("orders", key="k0")
-    published._components.read_view._manifests._pages._ranges.clear()
+    components_of(published).pages.clear()
     memory = published._from_memory
 
     def told(*arguments):
@@ -441,7 +442,7 @@ def test_what_was_begun_is_of_no_use_once_the_files_have_changed(published, aske
 
 def test_query_that_goes_on_on_another_thread_searches_memory_once(published, asked, store):
     published.query("orders", key="k0")
-    published._components.read_view._manifests._pages._ranges.clear()
+    components_of(published).pages.clear()
     memory, told = published._from_memory, []
     published._from_memory = lambda *arguments: told.append(memory(*arguments)) or told[-1]
     begun = published.begin_query("orders", key="k0")
@@ -469,8 +470,8 @@ def test_explained_lookup_in_memory_tells_what_the_general_path_tells(index, loo
     index.query(topic="orders", key="absent")  # teaches the topic
     told = from_memory(index, "orders", **lookup, explain=True)
     assert told is not None
-    request = make_request(index._settings, QueryValues("orders", **lookup))
-    general = answer_query(index._queries, request, explain=True, fail=False)
+    request = make_request(components_of(index).settings, QueryValues("orders", **lookup))
+    general = answer_query(components_of(index).queries, request, explain=True, fail=False)
 
     def shown(answer):
         return {
@@ -488,7 +489,7 @@ def test_explained_lookup_in_memory_tells_what_the_general_path_tells(index, loo
 
 def test_explained_lookup_that_leaves_memory_tells_of_all_files(published, store):
     published.query("orders", key="k0")
-    published._components.read_view._manifests._pages._ranges.clear()
+    components_of(published).pages.clear()
     answer = published.query("orders", key="k0", explain=True)
     assert offsets(answer) == [2, 1, 0]
     lines = {line.file_id: line for line in answer.explain.files}
@@ -499,7 +500,7 @@ def test_explained_lookup_that_leaves_memory_tells_of_all_files(published, store
 
 def test_files_that_changed_since_memory_was_searched_are_told_once(published, monkeypatch):
     published.query("orders", key="k0")
-    published._components.read_view._manifests._pages._ranges.clear()
+    components_of(published).pages.clear()
     memory = published._from_memory
 
     def told(*arguments):

@@ -15,6 +15,7 @@ from tierdex.errors import CorruptFileError, StoreUnavailableError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.lifecycle.paths import DataPaths
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -24,9 +25,9 @@ def published(index, tmp_path):
         put(index, f"K{offset}", offset)
         index.roll()
     index.run_compaction()
-    state = index._components.read_view._manifests.state_of(index._components.settings.node)
+    state = components_of(index).read_view.manifests.state_of(components_of(index).settings.node)
     rows = sorted(state.files.values(), key=lambda row: row.number)
-    store = index._components.store
+    store = components_of(index).store
     return [
         (row, store.get(row.object_key, row.sidecar_position, row.bytes - row.sidecar_position))
         for row in rows

@@ -12,6 +12,7 @@ from tests.index_service.conftest import offsets, put
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.index_service.view.local_recovery import open_local
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def listing(folder):
 def test_every_state_is_seen_after_a_refresh(index, reader):
     put(index, "A", 1, durability="os")
     beside = reader()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     assert offsets(beside.query("orders", key="A")) == [1]
     put(index, "A", 2, durability="os")
     assert offsets(beside.query("orders", key="A")) == [1]
@@ -49,10 +50,10 @@ def test_a_published_file_never_leaves_the_view_in_between(index, reader):
     beside = reader()
     index.roll()
     index.run_compaction()
-    parts = beside._components
-    vanished = parts.read_view._folder_follower.refresh()
+    parts = components_of(beside)
+    vanished = parts.read_view.folder_follower.refresh()
     assert [handle.number for handle in vanished] == [
-        index._components.table.snapshot().files[0].number
+        components_of(index).table.snapshot().files[0].number
     ]
     assert offsets(beside.query("orders", key="A")) == [1]
     beside.refresh()
@@ -66,7 +67,7 @@ def test_a_vanished_file_stays_until_the_manifest_can_be_read(index, reader, mon
     beside = reader()
     index.roll()
     index.run_compaction()
-    log = beside._components.read_view._manifests.log_of(index._components.settings.node)
+    log = components_of(beside).read_view.manifests.log_of(components_of(index).settings.node)
 
     def down():
         raise StoreUnavailableError("down")
@@ -114,7 +115,7 @@ def test_a_reader_takes_the_node_of_the_folder(make_index, tmp_path):
 def test_a_damaged_file_and_a_quarantined_one_are_missing(index, reader, tmp_path):
     put(index, "A", 1, durability="os")
     index.roll()
-    step(index._components.writing.compactor)
+    step(components_of(index).writing.compactor)
     (sealed,) = (tmp_path / "data" / "sealed").iterdir()
     sealed.write_bytes(b"nonsense")
     (tmp_path / "data" / "quarantine" / "sealed-7").write_bytes(b"x")
@@ -134,7 +135,7 @@ def test_a_folder_that_is_not_there_is_no_empty_index(make_index, tmp_path):
 def test_a_folder_that_cannot_be_listed_is_missing(index, reader, monkeypatch):
     put(index, "A", 1, durability="os")
     beside = reader()
-    view = beside._components.read_view._folder_follower
+    view = components_of(beside).read_view.folder_follower
 
     def fail():
         raise PermissionError(13, "no")
@@ -152,8 +153,8 @@ def test_files_that_move_on_at_every_look_are_all_shown_in_the_end(index, reader
         put(index, "A", number, durability="os")
         index.roll()
     view, compactor = (
-        beside._components.read_view._folder_follower,
-        index._components.writing.compactor,
+        components_of(beside).read_view.folder_follower,
+        components_of(index).writing.compactor,
     )
     listed = view._list
 
@@ -178,10 +179,10 @@ class _Moving(LocalFileSystem):
 def test_file_that_moves_while_it_is_opened_leaves_no_descriptor(index):
     put(index, "A", 1, durability="os")
     index.roll()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     while index.files()[0].state != "sealed":
         step(compactor)
-    (handle,) = index._components.table.snapshot().files
+    (handle,) = components_of(index).table.snapshot().files
     before = os.listdir("/proc/self/fd")
     with pytest.raises(FileNotFoundError):
         open_local(_Moving(), handle.node, handle.state, handle.number, handle.path)

@@ -12,6 +12,7 @@ from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN
 from tierdex.pipeline.jobs.publishing import JobNode
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 
@@ -227,15 +228,15 @@ def test_as_of_is_not_later_than_what_the_answer_was_made_from(make_node, make_i
             clock.advance(3)
             reader.refresh()
 
-    reader._components.read_view._manifests._sidecars._open.clear()
-    reader._components.read_view._manifests._pages._ranges.clear()
+    components_of(reader).sidecars._open.clear()
+    components_of(reader).pages.clear()
     store.before_get = refresh_meanwhile
     assert reader.query("orders", key="A").as_of == known
 
 
 def replace_by_a_job(store, writer):
     """A job's merge replaces the node's files, and their owner drops them."""
-    state = writer._components.writing.compactor.components.claim.get().state
+    state = components_of(writer).writing.compactor.components.claim.get().state
     rows = sorted(state.files.values(), key=lambda row: row.number)
     job = JobNode(store, "jobs")
     to = Target("jobs", job.shared.state.number, 16, NOTHING_FORGOTTEN)
@@ -243,7 +244,7 @@ def replace_by_a_job(store, writer):
     job.merge([(merged, ())])
     writer.refresh()
     writer.run_compaction()
-    assert not writer._components.writing.compactor.components.claim.get().state.files
+    assert not components_of(writer).writing.compactor.components.claim.get().state.files
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -254,7 +255,7 @@ def test_a_merge_by_a_node_not_yet_read_hides_nothing(make_node, make_index, sto
     reader = make_index(None, store=store) if is_open else None
 
     def meanwhile(key):
-        if key.startswith("nodes/a/") and writer._components.writing is not None:
+        if key.startswith("nodes/a/") and components_of(writer).writing is not None:
             store.before_get = None
             replace_by_a_job(store, writer)
 
@@ -274,7 +275,7 @@ def test_a_replaced_file_answers_until_what_replaced_it_is_known(make_node, make
     publish(writer, 2)
     reader = make_index(None, store=store)
     replace_by_a_job(store, writer)
-    nodes = reader._components.read_view._manifests
+    nodes = components_of(reader).read_view.manifests
     nodes.log_of("a").refresh()  # as an owner's commit does, which asks for no other node
     nodes.show()
     assert sorted(offsets(reader.query("orders", key="A"))) == [1, 2]
@@ -324,13 +325,13 @@ def test_a_published_file_under_a_local_ones_number_is_named_until_it_is_shown(
 ):
     before = make_index(tmp_path / "a", store=store, node="n")
     publish(before, 1)
-    number = before._components.table.snapshot().files[0].number
+    number = components_of(before).table.snapshot().files[0].number
     before.close()
     store.broken = ("nodes/",)
     clock.step(number - clock.now_ms())  # the clock was set back, the disk is new, the store away
     index = make_index(tmp_path / "b", store=store, node="n", takeover=True)
     put(index, "A", 2, durability="os")
-    assert index._components.table.snapshot().files[0].number == number
+    assert components_of(index).table.snapshot().files[0].number == number
     store.broken = ()
     index.refresh()
     answer = index.query("orders", key="A")
@@ -347,7 +348,7 @@ def test_a_file_published_while_the_table_is_brought_up_stays(make_node):
     put(index, "A", 1)
     index.roll()
     index.run_compaction()
-    nodes, table = index._components.read_view._manifests, index._components.table
+    nodes, table = components_of(index).read_view.manifests, components_of(index).table
     with table.snapshot() as snapshot:
         assert [handle.state for handle in snapshot.files] == [FileState.UPLOADED]
     nodes.show()
@@ -362,7 +363,7 @@ def test_owner_that_claims_late_knows_nothing_before_its_files_are_shown(make_no
     store.broken = ("nodes/a/",)
     index = make_node("a", max_staleness=10)
     store.broken = ()
-    index._components.writing.compactor.components.claim.get()
+    components_of(index).writing.compactor.components.claim.get()
     answer = index.query("orders", key="A")
     assert offsets(answer) == [1] or not answer.complete
     index.refresh()

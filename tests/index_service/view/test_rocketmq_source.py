@@ -10,6 +10,7 @@ from tests.index_service.conftest import offsets, put
 from tests.rocketmq.rocketmq_files import make_writer
 from tests.rocketmq.rocketmq_files import put as put_rocketmq
 from tierdex.compactor.scrub import Scrubber
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_they_are_not_the_compactors_nor_the_scrubbers(index, folder):
     put(index, "A", 9)
     index.roll()
     index.run_compaction()
-    compactor = index._components.writing.compactor
+    compactor = components_of(index).writing.compactor
     scrubber = Scrubber(
         compactor.components,
         claims=compactor.claims,

@@ -139,7 +139,7 @@ def test_new_meaning_in_a_format_that_lets_readers_pass_over_it_is_refused(meani
     commit = make_commit(EMPTY, meaning[0])
     for each in (commit, with_checkpoint(EMPTY, commit)):
         with pytest.raises(CorruptFileError, match="says in format 2 what only 3 can say"):
-            decode(codec._frame(b"commit", codec._pack_commit(each), 2))
+            decode(codec.frame(b"commit", codec.pack_commit(each), 2))
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_new_meaning_in_a_format_that_lets_readers_pass_over_it_is_refused(meani
     ],
 )  # fmt: skip
 def test_forgetting_that_makes_no_sense_is_refused_though_the_checksum_is_right(changes):
-    packed = codec._pack_commit(make_commit(EMPTY, NEW_MEANINGS["forgotten"][0]))
+    packed = codec.pack_commit(make_commit(EMPTY, NEW_MEANINGS["forgotten"][0]))
     packed["change"]["forgettings"][0] |= changes
     with pytest.raises(CorruptFileError):
-        decode(codec._frame(b"commit", packed, 3))
+        decode(codec.frame(b"commit", packed, 3))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_forgetting_that_makes_no_sense_is_refused_though_the_checksum_is_right(
     ],
 )  # fmt: skip
 def test_kind_or_hashes_that_make_no_sense_are_refused_though_the_checksum_is_right(changes):
-    packed = row_codec._pack_row(make_row(1)) | changes
+    packed = row_codec.pack_row(make_row(1)) | changes
     with pytest.raises(CorruptFileError):
         row_codec.decode_row(json.dumps(packed).encode())
 
@@ -224,14 +224,14 @@ def test_every_flipped_bit_of_a_live_record_is_detected():
 def test_live_record_that_makes_no_sense_is_refused_though_its_checksum_is_right(changes):
     packed = {"node": "n1", "checkpoint": 8, "number": 9, "live": pack_live(LIVE) | changes}
     with pytest.raises(CorruptFileError):
-        codec.decode_hint(codec._frame(b"hint", packed), key="k", node="n1")
+        codec.decode_hint(codec.frame(b"hint", packed), key="k", node="n1")
 
 
 def test_hints_with_more_and_with_less_than_is_known_here_are_read():
     packed = {"node": "n1", "checkpoint": 8, "number": 9}
-    assert codec.decode_hint(codec._frame(b"hint", packed), key="k", node="n1") == Hint(8, 9)
+    assert codec.decode_hint(codec.frame(b"hint", packed), key="k", node="n1") == Hint(8, 9)
     packed |= {"live": pack_live(LIVE) | {"mood": "good"}, "more": 1}
-    assert codec.decode_hint(codec._frame(b"hint", packed), key="k", node="n1").live == LIVE
+    assert codec.decode_hint(codec.frame(b"hint", packed), key="k", node="n1").live == LIVE
 
 
 def test_hint_under_a_number_is_refused():
@@ -256,7 +256,7 @@ def test_tombstone_that_leads_nowhere_is_refused(newest):
 )
 @pytest.mark.parametrize("what", [b"commit", b"tombstone", b"hint"])
 def test_foreign_content_with_a_right_checksum_is_refused(what, body):
-    data = codec._header(1, what, body) + body
+    data = codec.header_line(1, what, body) + body
     with pytest.raises(CorruptFileError):
         decode(data)
     with pytest.raises(CorruptFileError):
@@ -280,7 +280,7 @@ def test_row_is_decoded_back(row):
 
 def test_commit_of_a_format_that_no_release_wrote_is_refused(encoded):
     with pytest.raises(UnsupportedFormatError, match="format 1"):
-        decode(codec._frame(b"commit", {}, 1))
+        decode(codec.frame(b"commit", {}, 1))
     assert encoded.startswith(b"tierdex-manifest 2 commit ")
 
 

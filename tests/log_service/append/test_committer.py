@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.append.commit import Commit
 from tierdex.log_service.levels import Level
 from tierdex.log_service.message_log import MessageLog
+from tierdex.testing.components import components_of
 
 SMALL = {
     "journal_bytes": 1 << 20,
@@ -76,7 +77,7 @@ def test_threads_that_append_to_one_queue_get_each_offset_once_and_their_own_ord
 def test_messages_that_wait_together_share_a_commit(log):
     """While one sync is held up, every append that comes joins the next commit."""
     log.append(topic="t", queue_id=0, body=b"first")
-    journal = log._components.writing.active.journal
+    journal = components_of(log).writing.active.journal
     began, go_on, syncs, real_sync = Bell(), Bell(), [], journal.sync
 
     def held_up():
@@ -94,7 +95,7 @@ def test_messages_that_wait_together_share_a_commit(log):
     assert not pending[0].commit.is_settled(Level.OS)
     go_on.set()
     for each in pending:
-        log._components.writing.committer.wait(each.commit, each.level)
+        components_of(log).writing.committer.wait(each.commit, each.level)
     first.join(PATIENCE_S)
     assert len(syncs) == 2, "one for the first message, one for the hundred"
     assert log.end_offset("t", 1) == 100
@@ -255,7 +256,7 @@ def test_child_of_fork_is_refused_and_harms_nothing(tmp_path):
 
 def test_full_stage_is_an_error_that_may_be_tried_again_when_the_disk_takes_nothing(tmp_path):
     with MessageLog.open(tmp_path, **SMALL, append_timeout=0.05) as log:
-        committer = log._components.writing.committer
+        committer = components_of(log).writing.committer
         body = bytes(60_000)
         taken = [log.append(topic="t", queue_id=0, body=body)]
 

@@ -12,6 +12,7 @@ from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.filesystem import make_durable_folder
 from tierdex.logfile.journal.kernels import state as s
+from tierdex.testing.components import components_of
 
 QUEUES, EACH = 50, 70
 CHUNK_ENDS = s.CHUNK_HEAD + 1
@@ -21,7 +22,7 @@ def fill(log) -> int:
     """Append EACH messages to every queue; return the slots that its journal has taken for them."""
     ids = np.tile(np.arange(QUEUES, dtype=np.int32), EACH)
     log.append_batch(topic="t", queue_id=ids, body=pa.array([b"x"] * len(ids), pa.binary()))
-    return int(log._components.writing.active.journal.tables.words[s.W_NEXT_SLOT])
+    return int(components_of(log).writing.active.journal.tables.words[s.W_NEXT_SLOT])
 
 
 def test_journal_has_room_in_one_piece_for_as_many_messages_of_a_queue_as_the_last_one_got():
@@ -51,7 +52,7 @@ def test_nobody_keeps_the_tables_of_a_journal_that_was_sealed():
     for _ in range(2):  # the second time each by its kernel
         log.append(topic="t", queue_id=0, body=b"x")
         assert len(log.read("t", 0, 0)) > 0
-    old = weakref.ref(log._components.writing.active.journal)
+    old = weakref.ref(components_of(log).writing.active.journal)
     assert log.end_offset("t", 0) == 2
     log.roll()
     seal_rolled(log)

@@ -13,6 +13,7 @@ from tierdex.errors import UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.levels import Level
+from tierdex.testing.components import components_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,10 +24,10 @@ READY = DATA / "log/unsealed/next.ready"
 
 def give_up_oldest(log) -> Path:
     """Do what retention and compaction do with a journal that is needed no more."""
-    handle = log._components.table.version.files.local()[0]
+    handle = components_of(log).table.version.files.local()[0]
     assert handle.state is FileState.SEALED
-    log._components.table.remove(handle)
-    log._components.writing.next_journal.reuse(handle.path)
+    components_of(log).table.remove(handle)
+    components_of(log).writing.next_journal.reuse(handle.path)
     return handle.path
 
 
@@ -155,7 +156,7 @@ def test_journal_that_is_read_is_not_recycled():
     log.roll()
     seal_rolled(log)
     story.fill(log, "kept", 1)
-    with log._components.table.snapshot() as snapshot:
+    with components_of(log).table.snapshot() as snapshot:
         old = snapshot.file_list.local()[0].reader
         give_up_oldest(log)
         log.roll()
@@ -166,7 +167,7 @@ def test_journal_that_is_read_is_not_recycled():
     other = open_log(story.disk.other_process(), read_only=True)
     with closing(other):
         assert other.read("a", 0, 3).batch.body(0) == story.model.handed["a", 0][3]
-        with other._components.table.snapshot() as snapshot:
+        with components_of(other).table.snapshot() as snapshot:
             old = snapshot.file_list.local()[0].reader
             give_up_oldest(log)
             log.roll()

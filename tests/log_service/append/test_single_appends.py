@@ -16,6 +16,7 @@ from tierdex.errors import InvalidRequestError, OffsetMismatchError, RequestTooL
 from tierdex.log_service.append import committer as committer_module
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.journal.kernels.state import V_USED
+from tierdex.testing.components import components_of
 
 SETTINGS = {
     "journal_bytes": 1 << 20, "max_message_bytes": 64 << 10, "max_key_bytes": 300, "node": "n",
@@ -178,7 +179,7 @@ def last(log, given) -> tuple:
 
 def used(log) -> tuple[object, int]:
     """Return the open journal, and how far its stage is used."""
-    journal = log._components.writing.appender._active.journal
+    journal = components_of(log).writing.appender._active.journal
     return journal, int(journal._stage[V_USED])
 
 
@@ -213,7 +214,7 @@ def test_a_message_is_stored_as_a_batch_of_it_is(alone, given):
     assert single == general(log, given)
     assert last(log, given)[0] == offset + 1
     log.flush()
-    (journal,) = [each.reader.journal for each in log._components.table.version.files.local()]
+    (journal,) = [each.reader.journal for each in components_of(log).table.version.files.local()]
     assert journal.check() == []
 
 
@@ -245,7 +246,7 @@ def wide(tmp_path_factory):
 
 @hypothesis.given(messages)
 def test_any_message_is_stored_as_a_batch_of_it_is(wide, message):
-    appender = wide._components.writing.appender
+    appender = components_of(wide).writing.appender
     if appender.active_uuid is None or used(wide)[0].bytes_used > 500_000:
         appender.roll_active("full")
         wide.append(topic="t", queue_id=0, body=b"first", timestamp=NOW)
@@ -266,7 +267,7 @@ def test_queues_that_are_new_find_room_in_every_journal(log):
                 topic=topic, queue_id=number, body=b"%d" % turn, key="k", durability="received"
             )
             assert offset == turn
-        log._components.writing.appender.roll_active("full")
+        components_of(log).writing.appender.roll_active("full")
     for number in range(700):
         topic = f"topic {number % 50} " + "x" * (number % 90)
         found = log.read(topic, number, 0, visible="received").messages
@@ -304,7 +305,7 @@ def test_who_finds_the_lock_held_is_committed_by_the_thread(log, monkeypatch):
     """The one who holds it need not be at a commit, and then wakes nobody."""
     monkeypatch.setattr(committer_module, "_IDLE_S", 3600.0)
     log.append(topic="t", queue_id=0, body=b"from now on the thread sleeps long")
-    commit_lock = log._components.writing.committer.commit_lock
+    commit_lock = components_of(log).writing.committer.commit_lock
     for i in range(20):
         with commit_lock:
             waiting = threading.Thread(

@@ -21,6 +21,7 @@ from tierdex.clock import ManualClock
 from tierdex.log_service.files.fetched_ranges import FetchedRanges, Next, ObjectRange
 from tierdex.log_service.files.read_ahead import STEP_BYTES, ReadAhead, Window
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 MIB = 1 << 20
@@ -104,7 +105,7 @@ def reading(big):
 
 
 def held(log):
-    return log._components.tier.tails.fetched.held_bytes
+    return components_of(log).tier.tails.fetched.held_bytes
 
 
 def test_replay_of_a_queue_sends_one_request_for_each_4_mib(big, reading):
@@ -175,11 +176,11 @@ def test_pages_far_from_each_other_are_asked_for_side_by_side(big, reading):
 
 
 def test_window_halves_when_what_was_fetched_is_not_read_in_time(big, reading):
-    fetched = reading._components.tier.tails.fetched
-    clock = reading._components.seams.clock
+    fetched = components_of(reading).tier.tails.fetched
+    clock = components_of(reading).seams.clock
     for offset in (0, 4):
         reading.read("q", 0, offset, max_count=4)
-    (window,) = reading._components.tier.memory.ahead._windows.values()
+    (window,) = components_of(reading).tier.memory.ahead._windows.values()
     assert window.bytes == STEP_BYTES < held(reading)
     clock.advance(179)
     fetched.let_old_go()
@@ -193,11 +194,11 @@ def test_window_halves_when_what_was_fetched_is_not_read_in_time(big, reading):
 def test_what_was_read_goes_after_ten_seconds(big, reading):
     list(reading.reader("q", 1))
     assert held(reading) >= FEW * BODY
-    reading._components.seams.clock.advance(9)
+    components_of(reading).seams.clock.advance(9)
     list(reading.reader("q", 1))
     assert big.requests == 1
-    reading._components.seams.clock.advance(11)
-    reading._components.tier.tails.fetched.let_old_go()
+    components_of(reading).seams.clock.advance(11)
+    components_of(reading).tier.tails.fetched.let_old_go()
     assert held(reading) == 0
 
 
@@ -288,9 +289,9 @@ def test_bytes_that_arrive_damaged_are_fetched_once_more_and_then_named(fault):
     world.store.fail("get", fault=fault)
     assert [m.body for m in log.read("q", 0, 0).messages] == body
     assert world.requests == 2
-    (handle,) = log._components.table.version.files
-    log._components.tier.tails.fetched.forget(handle.uuid)
-    log._components.tier.memory.arena.clear()
+    (handle,) = components_of(log).table.version.files
+    components_of(log).tier.tails.fetched.forget(handle.uuid)
+    components_of(log).tier.memory.arena.clear()
     world.store.fail("get", fault=fault, count=100)
     answer = log.read("q", 0, 0)
     assert [m.body for m in answer.messages] == body[: len(answer)]

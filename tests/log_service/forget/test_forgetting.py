@@ -22,6 +22,7 @@ from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
 from tierdex.logfile.forgotten import NOWHERE, ForgottenPlaces
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 HOUR_MS = 3_600_000
@@ -258,7 +259,10 @@ def test_local_copies_of_published_files_go_with_what_is_forgotten(world):
         log.run_compaction()
     kept = [name for name in holders(world) if name.endswith(".kept")]
     assert len(kept) == 2
-    copies, published = log._components.tier.copies, log._components.table.version.files.iterate()
+    copies, published = (
+        components_of(log).tier.copies,
+        components_of(log).table.version.files.iterate(),
+    )
     world.disk.fail("unlink", number=errno.EIO)
     copies.forget(next(iter(published)).uuid)  # damaged, say
     world.disk.heal()
@@ -399,7 +403,7 @@ def test_request_ends_in_a_log_that_is_opened_without_its_index(world):
         log.roll()
         seal_rolled(log)
         log.catch_up()
-        writing = log._components.writing
+        writing = components_of(log).writing
         assert writing.local.run_first(writing.units())
     log.forget("orders", key="SECRET")
     log.close()
@@ -407,7 +411,7 @@ def test_request_ends_in_a_log_that_is_opened_without_its_index(world):
     for _ in range(3):
         log.run_compaction()
         assert [each[1] for each in shown(log)] == [False, True, False] * 2
-        log._components.seams.clock.advance(1e6)
+        components_of(log).seams.clock.advance(1e6)
     assert log.forgettings() == []
     log.close()
 

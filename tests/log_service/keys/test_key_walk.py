@@ -11,6 +11,7 @@ from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.keys import key_walk
 from tierdex.log_service.keys.key_walk import KeyWalk
 from tierdex.logfile.journal.sealed import SealedJournal
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def log():
 
 
 def handle_of(log):
-    return log._components.table.snapshot().files[0]
+    return components_of(log).table.snapshot().files[0]
 
 
 def taken(walk, reader):

@@ -17,6 +17,7 @@ from tierdex.indexfile.hashing import key_hash
 from tierdex.indexfile.source import Source
 from tierdex.log_service.keys.dispatcher import DispatcherTending
 from tierdex.log_service.levels import Level
+from tierdex.testing.components import components_of
 
 
 def run_story(world: KeyedWorld) -> None:
@@ -171,9 +172,9 @@ def test_entry_of_another_message_is_never_shown_as_the_answer():
     zero = np.zeros(1, np.int64)
     fields = {"offset": zero, "size": zero, "queue_id": zero}
     item = ItemColumns(topics="a", timestamp=zero, fields=fields, hashes=hashes)
-    log_index = log._components.writing.log_index
+    log_index = components_of(log).writing.log_index
     log_index.catch_up()
-    put = log_index._index._components.writing.writer.append_led
+    put = components_of(log_index._index).writing.writer.append_led
     put([item], Source(bytes(16), 0, 0))
     assert len(log.index.query("a", key="wanted").entries) == 1
     found = log.get("a", key="wanted")
@@ -186,7 +187,7 @@ def test_what_the_index_cannot_take_makes_answers_incomplete_and_appends_go_on()
     log = world.open()
     world.append(log, ("a", 0), b"one", ["k"])
     world.look(log)
-    log_index = log._components.writing.log_index
+    log_index = components_of(log).writing.log_index
     put, log_index._dispatcher._put = log_index._dispatcher._put, refuse
     world.append(log, ("a", 0), b"two", ["k"])
     found = log.get("a", key="k")
@@ -284,7 +285,7 @@ def test_failed_sync_that_loses_messages_takes_their_entries_along():
     log = world.open()
     world.append(log, ("a", 0), b"durable", ["k"])
     world.look(log)
-    log_index = log._components.writing.log_index
+    log_index = components_of(log).writing.log_index
     before = log.index
     world.disk.fail("sync")
     with pytest.raises(UnavailableError):
@@ -370,7 +371,7 @@ def test_reader_of_the_index_shows_all_that_the_log_holds_in_any_state():
         elif state == "expired":
             world.expire(log)
         elif state in ("compacted", "uploaded", "merged"):
-            writing = log._components.writing
+            writing = components_of(log).writing
             while writing.local.run_first(writing.units()):
                 log.catch_up()
             if state == "merged":
@@ -397,7 +398,7 @@ def test_damage_after_a_kill_leaves_no_entry_of_what_is_gone_and_loses_none_of_w
     ends = []
     for i in range(30):
         world.append(log, ("a", 0), b"gone %d" % i + bytes(400), [f"gone{i}"])
-        ends.append(log._components.writing.active.journal.bytes_used)
+        ends.append(components_of(log).writing.active.journal.bytes_used)
     disk = world.disk = world.disk.restart()
     folder = DATA / "log/unsealed"
     (name,) = (n for n in disk.list_folder(folder) if n != "next.ready")

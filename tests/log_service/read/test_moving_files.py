@@ -14,6 +14,7 @@ from tierdex.log_service.read import many_reads
 from tierdex.log_service.read.reads import place_of
 from tierdex.log_service.read_policy import ReadLimits
 from tierdex.log_service.recovery.log_recovery import seal_notes
+from tierdex.testing.components import components_of
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_a_queue_begins_at_its_first_message_at_whatever_moment_it_is_synced(
     if many:
         answer = log.read_many([(*QUEUES[0], 0)])[0]
     else:
-        answer = log._components.reads.read_many(
+        answer = components_of(log).reads.read_many(
             [place_of(*QUEUES[0], 0)], ReadLimits(100, 1 << 20, Level.DISK)
         )[0]
     assert looks
@@ -77,10 +78,10 @@ def test_a_journal_that_is_sealed_while_it_is_verified_is_sound(log, monkeypatch
     log.flush("disk")
     (rolled, *_) = [
         handle
-        for handle in log._components.table.version.files.local()
+        for handle in components_of(log).table.version.files.local()
         if handle.state.value == "unsealed"
     ]
-    rolled.reader.journal.seal(seal_notes(rolled.reader.journal, log._components.seams.clock))
+    rolled.reader.journal.seal(seal_notes(rolled.reader.journal, components_of(log).seams.clock))
     cut = ["12880 bytes: sealed, or cut"]  # as a look finds that began before the seal
     monkeypatch.setattr(operations, "check_log_file", lambda *_: cut)
     assert log.verify_file(rolled.file_id) == []
@@ -89,7 +90,7 @@ def test_a_journal_that_is_sealed_while_it_is_verified_is_sound(log, monkeypatch
 def test_a_follower_whose_file_was_merged_before_it_was_walked_looks_anew(world, log):
     follower = world.open(read_only=True)
     assert follower.get("a", key="k0").complete
-    dispatcher = follower._components.followed_index._dispatcher
+    dispatcher = components_of(follower).followed_index._dispatcher
     dispatcher._walk.uuid, dispatcher._walk.has_ended = b"another file    ", False
     found = follower.get("a", key="k0", visible="os")
     assert found.missing == ()
@@ -97,7 +98,7 @@ def test_a_follower_whose_file_was_merged_before_it_was_walked_looks_anew(world,
 
 
 def test_a_node_that_is_made_now_makes_no_answer_incomplete(log):
-    manifests = log.index._components.read_view._manifests
+    manifests = components_of(log.index).read_view.manifests
     manifests.log_of("made-now")
     assert manifests.missing() == []
     assert log.index.query("a", key="k0").complete
@@ -109,7 +110,7 @@ def test_a_follower_sees_a_published_merge_before_it_has_seen_its_copies_go(worl
         fill(world, log, 12)
         log.roll()
         log.catch_up()
-        writing = log._components.writing
+        writing = components_of(log).writing
         while writing.local.run_first(writing.units()):
             pass  # sealed and compacted, and not published
     follower = world.open(read_only=True)
@@ -118,8 +119,8 @@ def test_a_follower_sees_a_published_merge_before_it_has_seen_its_copies_go(worl
     log.run_compaction()
     log.run_compaction()
     assert [info.state for info in log.files() if info.message_count] == ["uploaded"]
-    follower._components.followed_index.index.refresh()  # the manifests, and not yet the folder
-    manifests = follower.index._components.read_view._manifests
+    components_of(follower).followed_index.index.refresh()  # the manifests, and not yet the folder
+    manifests = components_of(follower.index).read_view.manifests
     assert manifests.missing() == []
     assert [info.state for info in follower.files() if info.message_count] == ["uploaded"]
     found = follower.get("a", key="k0", max_count=100)

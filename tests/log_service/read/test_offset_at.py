@@ -12,6 +12,7 @@ from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile import layout
+from tierdex.testing.components import components_of
 
 BATCHES = 3 * layout.CHECKPOINT_BATCHES
 
@@ -45,7 +46,7 @@ def test_offset_at_finds_the_first_and_reads_from_near_it_on(state, rises, monke
     if state != "unsealed":
         log.roll()
         (seal_rolled if state == "sealed" else MessageLog.run_compaction)(log)
-    (handle,) = log._components.table.version.files.local()
+    (handle,) = components_of(log).table.version.files.local()
     assert handle.state.value == state
     for queue, held in times.items():
         for wanted in [-1, 0, 5, *rng.choices(held, k=20), max(held), max(held) + 1]:

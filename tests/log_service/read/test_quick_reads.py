@@ -15,6 +15,7 @@ from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import LEVELS
 from tierdex.log_service.read.reads import place_of
 from tierdex.log_service.read_policy import ReadLimits
+from tierdex.testing.components import components_of
 
 QUEUES = [("a", 0), ("a", 1), ("b", 5), ("only now", 0)]
 DAY = 86_400.0
@@ -66,9 +67,9 @@ def behind_an_unsealed_one() -> object:
 
 def behind_one_that_is_gone() -> object:
     log = behind_a_sealed_one()
-    handle = log._components.table.version.files.local()[0]
-    log._components.table.remove(handle)
-    log._components.writing.next_journal.reuse(handle.path)
+    handle = components_of(log).table.version.files.local()[0]
+    components_of(log).table.remove(handle)
+    components_of(log).writing.next_journal.reuse(handle.path)
     return log
 
 
@@ -107,7 +108,7 @@ def with_what_is_gone_and_hidden() -> object:
         fill(log, queues, len(queues), "disk")
         log.roll()
         log.run_compaction()
-    log._components.seams.clock.advance(DAY)
+    components_of(log).seams.clock.advance(DAY)
     log.run_compaction()
     assert len(log.files()) == 1
     fill(log, QUEUES[1:], 4, "disk")
@@ -117,8 +118,8 @@ def with_what_is_gone_and_hidden() -> object:
 def with_damage() -> object:
     """The same, and each immutable file has a block that does not verify."""
     log = over_files_of_every_form()
-    for handle in log._components.table.version.files.local()[:3]:
-        with closing(log._components.seams.filesystem.open(handle.path, writable=True)) as file:
+    for handle in components_of(log).table.version.files.local()[:3]:
+        with closing(components_of(log).seams.filesystem.open(handle.path, writable=True)) as file:
             at = HEADER_BYTES + 200
             file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 1]))
     return log
@@ -142,7 +143,7 @@ def plain(answer) -> tuple:
 @pytest.mark.parametrize("visible", [level for level in LEVELS if level != "remote"])
 def test_quick_reads_say_what_the_general_path_says(make, visible):
     log = make()
-    reads = log._components.reads
+    reads = components_of(log).reads
     for count, size in LIMITS:
         limits = ReadLimits(count, size, LEVELS[visible])
         places = [
@@ -168,7 +169,7 @@ def test_tail_reads_and_reads_of_many_queues_ask_no_file_by_itself(monkeypatch):
     ends = {queue: log.end_offset(*queue) for queue in QUEUES}
     for queue, end in ends.items():
         log.read(*queue, end - 1)  # where it begins is known from here on
-    monkeypatch.setattr(log._components.reads, "read", None)
+    monkeypatch.setattr(components_of(log).reads, "read", None)
     for queue, end in ends.items():
         assert len(log.read(*queue, end - 2)) == 2
     log.close()
@@ -177,7 +178,7 @@ def test_tail_reads_and_reads_of_many_queues_ask_no_file_by_itself(monkeypatch):
 def test_reads_of_many_queues_ask_no_queue_by_itself(monkeypatch):
     log = over_files_of_every_form()
     wanted = [plain(log.read(*queue, 0, max_count=1000)) for queue in QUEUES]
-    monkeypatch.setattr(log._components.reads, "_answer", None)
+    monkeypatch.setattr(components_of(log).reads, "_answer", None)
     answers = log.read_many([(*queue, 0) for queue in QUEUES], max_count=1000)
     assert [plain(answer) for answer in answers] == wanted
     assert [plain(one) for one in log.read_many([(*QUEUES[3], 0)] * 50)[48:]] == wanted[3:] * 2

@@ -14,6 +14,7 @@ from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.journal.tables import Tables
+from tierdex.testing.components import components_of
 
 TIME = 1_700_000_000_000
 
@@ -159,7 +160,7 @@ def test_offset_of_a_time_is_the_first_message_at_or_after_it(log):
 
 def test_times_are_now_unless_given_and_arrow_timestamps_are_milliseconds(log):
     log.append(topic="a", queue_id=0, body=b"")
-    now = log._components.seams.clock.now_ms()
+    now = components_of(log).seams.clock.now_ms()
     moment = datetime.datetime(2024, 5, 6, 7, 8, 9, 10_000, tzinfo=datetime.UTC)
     log.append_batch(
         topic="a", queue_id=0, body=[b""], timestamp=pa.array([moment], pa.timestamp("us", "UTC"))

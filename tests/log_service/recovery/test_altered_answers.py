@@ -27,7 +27,7 @@ def test_answer_that_was_altered_on_its_way_is_asked_for_again_by_an_opening(wor
         before = world.store.calls("get")
         taken = other.open(takeover="lossy")
         asked = world.store.calls("get") - before
-        world.store._schedule.clear()
+        world.store.cancel_faults()
         assert taken.end_offset("a", 0) == len(world.handed["a", 0])
         taken.close()
     assert nth > 7
@@ -51,7 +51,7 @@ def test_sidecar_that_was_altered_anywhere_on_its_way_is_asked_for_again(world, 
             return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
         return data
 
-    inner_get, world.store._inner.get = world.store._inner.get, alter_once
+    inner_get, world.store.inner.get = world.store.inner.get, alter_once
     taken = other.open(takeover="lossy")
     assert altered
     other.look(taken)

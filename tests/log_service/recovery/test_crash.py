@@ -12,6 +12,7 @@ from tests.simulation.simulated_disk import ANY, SimulatedCrash, SimulatedFileSy
 from tierdex.errors import BacklogFullError, OffsetsReusedError, UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.levels import Level
+from tierdex.testing.components import components_of
 
 STEP = 11  # of all calls; tests/torture takes every one
 
@@ -161,7 +162,7 @@ def test_rows_staged_when_a_sync_failed_are_dropped_and_their_offsets_given_agai
     log = open_log(story.disk)
     story.append(log, ("a", 0), b"durable", "disk")
     story.append(log, ("a", 0), b"written", "os")
-    journal = log._components.writing.active.journal
+    journal = components_of(log).writing.active.journal
     real_sync = journal.sync
 
     def sync_beside_an_append():
@@ -237,7 +238,7 @@ def test_damaged_journal_is_named_never_skipped_and_gives_no_offset_twice(tmp_pa
     log.roll()
     seal_rolled(log)
     story.append(log, ("a", 0), b"behind", "disk")
-    path = next(iter(log._components.table.version.files.local())).path
+    path = next(iter(components_of(log).table.version.files.local())).path
     log.close()
     file = story.disk.open(path, writable=True)
     file.write_at(3 * 4096, b"damage")

@@ -24,6 +24,7 @@ from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.file_row import LOG_KIND, NOTES_KIND
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_sidecar_name
 from tierdex.log_service.message_log import MessageLog
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault
 
 QUEUES = [("a", 0), ("a", 1), ("b", 7)]
@@ -137,7 +138,7 @@ def test_queue_that_a_merge_left_out_since_the_notes_were_carried_goes_on_where_
     log.close()
     other = world.elsewhere()
     log = other.open(takeover=True, **settings)
-    log._components.seams.clock.advance(1001)
+    components_of(log).seams.clock.advance(1001)
     log.run_compaction()
     assert [(info.message_count, info.state) for info in log.files()] == [(1, "uploaded")]
     log = other.elsewhere().open(takeover="lossy", **settings)  # the disk is lost
@@ -329,7 +330,7 @@ def test_log_is_fenced_by_whichever_of_its_workers_meets_the_store_first(world):
         log.run_compaction()
     world.elsewhere().open(takeover="lossy")
     with pytest.raises(FencedError):
-        log.expire(before=log._components.seams.clock.now_ms() + 1)
+        log.expire(before=components_of(log).seams.clock.now_ms() + 1)
     with pytest.raises(FencedError):
         log.append(topic="a", queue_id=0, body=b"stopped")
 
@@ -415,7 +416,7 @@ def test_opening_that_the_store_cuts_off_anywhere_leaves_the_folder_free(world):
             other.open(takeover="lossy").close()
         except UnavailableError:
             refused += 1
-        world.store._schedule.clear()
+        world.store.cancel_faults()
         other.open(takeover="lossy").close()
     assert refused > 2
 
@@ -432,7 +433,7 @@ def test_local_file_that_goes_hides_no_held_message_that_the_store_alone_would_d
     world.advance(log, 1000)
     assert log.deliver_due() == 2
     log.expire(before=world.now_ms + 1)
-    log._components.writing.kind.carry_notes()
+    components_of(log).writing.kind.carry_notes()
     taken = world.elsewhere().open(takeover="lossy")
     taken.deliver_due()
     assert b"published" in [message.body for message in taken.reader(*TIMED)]

@@ -9,6 +9,7 @@ from tests.log_service.log_world import DATA, everything, open_log, seal_rolled
 from tests.log_service.recovery.test_crash import Story
 from tierdex.errors import UnavailableError
 from tierdex.lifecycle.file_state import FileState
+from tierdex.testing.components import components_of
 
 
 def states(log) -> list[str]:
@@ -65,7 +66,7 @@ def test_blocks_of_a_compacted_journal_become_the_next_one(filled):
 def test_damaged_journal_stays_sealed_and_its_sound_part_is_answered(filled):
     story, log = filled
     seal_rolled(log)
-    path = log._components.table.version.files.local()[0].path
+    path = components_of(log).table.version.files.local()[0].path
     log.close()
     file = story.disk.open(path, writable=True)
     file.write_at(2 * 4096, b"damage")
@@ -85,7 +86,7 @@ def test_damaged_journal_stays_sealed_and_its_sound_part_is_answered(filled):
 def test_damaged_page_of_a_compacted_file_is_named_and_not_skipped(filled):
     story, log = filled
     log.run_compaction()
-    path = log._components.table.version.files.local()[0].path
+    path = components_of(log).table.version.files.local()[0].path
     log.close()
     file = story.disk.open(path, writable=True)
     file.write_at(4096 + 100, b"damage")
@@ -103,7 +104,7 @@ def test_journal_that_is_not_in_the_index_is_not_compacted():
     log = world.open()
     world.append(log, ("a", 0), b"one", ["k"])
     log.roll()
-    put = log._components.writing.log_index._dispatcher
+    put = components_of(log).writing.log_index._dispatcher
 
     def refuse(items, source):
         raise UnavailableError("full")
@@ -111,7 +112,7 @@ def test_journal_that_is_not_in_the_index_is_not_compacted():
     real, put._put = put._put, refuse
     with pytest.raises(UnavailableError):
         log.run_compaction()
-    writing = log._components.writing
+    writing = components_of(log).writing
     seal_rolled(log)
     assert [unit.job for unit in writing.units()] == []
     assert states(log) == ["sealed"]

@@ -12,6 +12,7 @@ from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.log_service.tiering.merge_plan import MergeCandidate, plan_merge
 from tierdex.logfile.check import check_log_file
 from tierdex.settings import load_settings
+from tierdex.testing.components import components_of
 
 QUEUES = [("a", 0), ("b", 7), ("größe", 2)]
 FOUR = {"merge_min_files": 4}
@@ -22,7 +23,7 @@ def write_file(story, log, number, queues=QUEUES, count=6):
     for i in range(count):
         story.append(log, queues[i % len(queues)], b"%d %d" % (number, i) * 20, "os")
     log.roll()
-    writing = log._components.writing
+    writing = components_of(log).writing
     while writing.local.run_first(writing.units()):
         pass
 
@@ -61,7 +62,7 @@ def test_read_that_began_before_a_merge_goes_on():
     log = open_log(story.disk, **FOUR)
     for number in range(4):
         write_file(story, log, number)
-    with log._components.table.snapshot() as snapshot:
+    with components_of(log).table.snapshot() as snapshot:
         log.run_compaction()
         oldest = snapshot.files[-1].reader
         batch = oldest.file.read(b"a", 0, 0, max_count=9, max_bytes=1 << 20)
@@ -137,7 +138,7 @@ def test_file_half_of_which_is_hidden_is_written_anew_alone():
 
 
 def test_merge_cut_off_at_any_call_loses_and_doubles_nothing():
-    """Before and after each call on the disk; every state that a power cut leaves."""
+    """After each call on the disk, hence before the next; states that a power cut leaves."""
 
     def prepare():
         story = Story()
@@ -152,21 +153,20 @@ def test_merge_cut_off_at_any_call_loses_and_doubles_nothing():
     assert log.run_compaction() == 1
     calls = len(story.disk.trace) - begun
     kept = {queue: held for queue, held in story.model.handed.items() if queue[0] != "b"}
-    for nth in range(1, calls + 1):
-        for after in (False, True):
-            story, log = prepare()
-            story.disk.crash_at(nth, after=after)
-            with pytest.raises(SimulatedCrash):
-                log.run_compaction()
-            for survivor in [story.disk.restart(), *story.disk.crash_states(limit=4, seed=nth)]:
-                log = open_log(survivor, topic_retention={"b": DAY}, **FOUR)
-                assert everything(log, kept) == kept
-                assert log.end_offset("b", 7) == 4
-                later(log, 3 * DAY)
-                log.run_compaction()
-                assert everything(log, kept) == kept
-                assert (log.begin_offset("b", 7), log.end_offset("b", 7)) == (4, 4)
-                assert sum(file.message_count for file in log.files()) == 8
+    for nth in range(1, calls + 1):  # the disk after a call is that before the next
+        story, log = prepare()
+        story.disk.crash_at(nth, after=True)
+        with pytest.raises(SimulatedCrash):
+            log.run_compaction()
+        for survivor in [story.disk.restart(), *story.disk.crash_states(limit=4, seed=nth)]:
+            log = open_log(survivor, topic_retention={"b": DAY}, **FOUR)
+            assert everything(log, kept) == kept
+            assert log.end_offset("b", 7) == 4
+            later(log, 3 * DAY)
+            log.run_compaction()
+            assert everything(log, kept) == kept
+            assert (log.begin_offset("b", 7), log.end_offset("b", 7)) == (4, 4)
+            assert sum(file.message_count for file in log.files()) == 8
 
 
 def candidate(size=100, queues=1, generation=0, at=0, retention=None, hidden=0) -> MergeCandidate:
@@ -244,7 +244,7 @@ def test_scrubber_finds_damage_and_says_so_in_the_list_of_files():
         write_file(story, log, number)
     [oldest, _] = sorted(story.disk.list_folder(DATA / "log/compacted"))
     damage(story.disk, DATA / "log/compacted" / oldest)
-    scrubber = log._components.writing.scrubber
+    scrubber = components_of(log).writing.scrubber
     for _ in range(2):
         scrubber.step()
         later(log, 60)
@@ -265,7 +265,7 @@ def test_merges_around_an_expired_file_take_no_sound_file_for_damaged_and_end(ca
     log.close()
     log = world.open(index=False, merge_min_files=2)
     log.run_compaction()
-    assert not log._components.writing.kind.damaged
+    assert not components_of(log).writing.kind.damaged
     assert len(log.files()) == 2, "those on either side of it"
     told = caplog.text.count("merged with nothing older")
     assert told == 2, "of the file behind it, and of what that became"

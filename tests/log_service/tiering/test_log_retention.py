@@ -9,12 +9,13 @@ from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.log_service.recovery.test_crash import Story
 from tests.simulation.simulated_disk import SimulatedCrash
 from tierdex.errors import CorruptFileError, InvalidRequestError
+from tierdex.testing.components import components_of
 
 DAY = 86_400.0
 
 
 def later(log, seconds: float) -> None:
-    log._components.seams.clock.advance(seconds)
+    components_of(log).seams.clock.advance(seconds)
 
 
 def fill(log, queues, number=0, count=5):
@@ -117,7 +118,7 @@ def test_expire_drops_what_was_sealed_before_a_time_and_names_it():
     log = open_log(story.disk)
     fill(log, [("a", 0)])
     later(log, 100)
-    middle = log._components.seams.clock.now_ms()
+    middle = components_of(log).seams.clock.now_ms()
     later(log, 100)
     fill(log, [("a", 0)], 1)
     newest = numbers(log)[0]
@@ -135,7 +136,7 @@ def test_file_that_is_not_in_the_index_yet_stays():
     world.append(log, ("a", 0), b"one", ["k"])
     log.roll()
     seal_rolled(log)
-    kind = log._components.writing.kind
+    kind = components_of(log).writing.kind
     kind.is_indexed = lambda handle: False
     later(log, 2 * DAY)
     log.run_compaction()
@@ -248,42 +249,41 @@ def test_expiry_cut_off_at_any_call_is_finished_by_the_next_opening():
     log.append(topic="a", queue_id=0, body=b"tail")
     begun = len(story.disk.trace)
     later(log, 60)
-    log.expire(before=log._components.seams.clock.now_ms() + 1)
+    log.expire(before=components_of(log).seams.clock.now_ms() + 1)
     calls = len(story.disk.trace) - begun
     assert calls > 4
-    for nth in range(1, calls + 1):
-        for after in (False, True):
-            story, log = prepare()
-            log.append(topic="a", queue_id=0, body=b"tail")
-            later(log, 60)
-            story.disk.crash_at(nth, after=after)
-            with pytest.raises(SimulatedCrash):
-                log.expire(before=log._components.seams.clock.now_ms() + 1)
-            for survivor in [story.disk.restart(), *story.disk.crash_states(limit=4, seed=nth)]:
-                again = open_log(survivor)
-                assert (again.begin_offset("a", 0), again.end_offset("a", 0)) in (
-                    (10, 16),
-                    (15, 16),
-                )
-                held = bodies(again, "a", 0)
-                assert held in ([*(b"2 %d" % i for i in range(5)), b"tail"], [b"tail"])
-                assert (again.begin_offset("b", 1), again.end_offset("b", 1)) == (5, 5)
-                assert again.append(topic="a", queue_id=0, body=b"x") == 16
-                assert again.append(topic="b", queue_id=1, body=b"x") == 5
+    for nth in range(1, calls + 1):  # the disk after a call is that before the next
+        story, log = prepare()
+        log.append(topic="a", queue_id=0, body=b"tail")
+        later(log, 60)
+        story.disk.crash_at(nth, after=True)
+        with pytest.raises(SimulatedCrash):
+            log.expire(before=components_of(log).seams.clock.now_ms() + 1)
+        for survivor in [story.disk.restart(), *story.disk.crash_states(limit=4, seed=nth)]:
+            again = open_log(survivor)
+            assert (again.begin_offset("a", 0), again.end_offset("a", 0)) in (
+                (10, 16),
+                (15, 16),
+            )
+            held = bodies(again, "a", 0)
+            assert held in ([*(b"2 %d" % i for i in range(5)), b"tail"], [b"tail"])
+            assert (again.begin_offset("b", 1), again.end_offset("b", 1)) == (5, 5)
+            assert again.append(topic="a", queue_id=0, body=b"x") == 16
+            assert again.append(topic="b", queue_id=1, body=b"x") == 5
 
 
 def test_record_says_the_rules_so_that_readers_decide_alike():
     story = Story()
     open_log(story.disk, retention=DAY, topic_retention={"a": 5.0}).close()
     reader = open_log(story.disk.other_process(), read_only=True)
-    rules = reader._components.gone.current.rules
+    rules = components_of(reader).gone.current.rules
     assert (rules.default_ms, rules.topics_ms) == (86_400_000, {"a": 5000})
 
 
 def test_files_with_held_messages_stay_until_these_are_delivered_and_their_mark_a_while_longer():
     world = KeyedWorld()
     log = world.open(retention=60.0)
-    clock = log._components.seams.clock
+    clock = components_of(log).seams.clock
     day = 24 * 3_600_000
     log.append(topic="t", queue_id=0, body=b"in a day", deliver_at=clock.now_ms() + day)
     log.append(topic="t", queue_id=0, body=b"old")
@@ -297,7 +297,7 @@ def test_files_with_held_messages_stay_until_these_are_delivered_and_their_mark_
     world.now_ms = clock.now_ms()
     log.close()
     log = world.open()
-    clock = log._components.seams.clock
+    clock = components_of(log).seams.clock
     clock.advance(24 * 3600)
     assert log.deliver_due() == 1
     log.roll()

@@ -14,6 +14,7 @@ from tierdex.app.http.metrics import Metrics
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.lifecycle.manifests.file_row import INDEX_KIND, LOG_KIND
 from tierdex.log_service.levels import Level
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault
 
 NOTE = DATA / "log" / "PUBLISHED"
@@ -233,7 +234,7 @@ def test_damaged_journal_holds_up_no_publication(world):
         log.roll()
     log.get("a", key="k0")  # indexed
     seal_rolled(log)
-    first = log._components.table.version.files.local()[0].path
+    first = components_of(log).table.version.files.local()[0].path
     log.close()
     world.disk.open(first, writable=True).write_at(4096 + 300, b"damage")
     log = world.open()

@@ -19,6 +19,7 @@ from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.nodes.ownership import ClaimTerms, OwnedNode
 from tierdex.log_service.files.whole_object import check_object, open_grouped_tail
 from tierdex.log_service.levels import Level
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 FOUR = {"merge_min_files": 4}
@@ -36,7 +37,7 @@ def publish_file(world, log, number, queues=QUEUES, count=6):
 
 
 def publish(log):
-    writing = log._components.writing
+    writing = components_of(log).writing
     while True:
         writing.log_index.catch_up()
         if not writing.local.run_first(writing.units()):
@@ -54,7 +55,7 @@ def written(store):
 
 def merge(log) -> int:
     """Do the merge that is worth it, and nothing else; return how many files went into it."""
-    writing = log._components.writing
+    writing = components_of(log).writing
     writing.merging.look_at_everything()
     return writing.housekeeping.run_first(writing.merging.units())
 
@@ -85,7 +86,7 @@ def test_published_neighbours_become_one_object_by_one_commit(world, codec):
     assert not merge(log), "one file is not merged again"
     world.look(log)
     # The sources' objects are there for the grace time: who knows the old list reads on.
-    with reader._components.table.snapshot() as snapshot:
+    with components_of(reader).table.snapshot() as snapshot:
         assert {handle.uuid for handle in snapshot.files} == {source.uuid for source in sources}
     assert everything(reader, world.handed, "disk") == everything(log, world.handed, "disk")
     reading.advance(reader, 60_000)
@@ -129,7 +130,7 @@ def test_topics_past_their_retention_are_given_back_without_waiting_for_the_long
     assert row.item_count == 16
     world.expired["a", 0] = 8
     assert (log.begin_offset("a", 0), log.end_offset("a", 0)) == (8, 8)
-    totals = log._components.writing.housekeeping._components.progress.totals
+    totals = components_of(log).writing.housekeeping._components.progress.totals
     assert totals.merged_bytes == row.bytes
     assert totals.given_back_bytes > 0
     world.append(log, ("a", 0), b"on", ["k"])
@@ -226,7 +227,7 @@ def test_merge_cut_off_at_a_call_on_the_disk_loses_and_doubles_nothing():
         with pytest.raises(SimulatedCrash):
             merge(log)
         for survivor in world.disk.crash_states(limit=1, seed=nth):
-            look_and_finish(world, survivor, copy_of(world.store._inner))
+            look_and_finish(world, survivor, copy_of(world.store.inner))
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
@@ -238,7 +239,7 @@ def test_merge_whose_request_fails_is_done_by_the_next(verb, fault):
         merge(log)
     world.look(log)
     for survivor in world.disk.crash_states(limit=2, seed=1):
-        look_and_finish(world, survivor, copy_of(world.store._inner))
+        look_and_finish(world, survivor, copy_of(world.store.inner))
     merge(log)
     world.look(log)
     assert [row.item_count for row in log_rows(world)] == [8]
@@ -284,7 +285,7 @@ def test_lost_or_damaged_source_stops_no_other_merge(world):
     world.store.delete(rows[0].object_key)
     damaged = bytearray(world.store.get(rows[4].object_key))
     damaged[4096 + 60] ^= 1
-    world.store._inner.put(rows[4].object_key, bytes(damaged))
+    world.store.inner.put(rows[4].object_key, bytes(damaged))
     log.run_compaction()
     assert [row.item_count for row in log_rows(world)] == [6, 18, 6, 24]
 
@@ -312,7 +313,7 @@ def test_scrubber_drops_a_damaged_sidecar_and_the_next_read_fetches_it(world):
     log = world.open(scrub_interval=60.0)
     publish_file(world, log, 0)
     [row] = log_rows(world)
-    tails, scrubber = log._components.tier.tails, log._components.writing.scrubber
+    tails, scrubber = components_of(log).tier.tails, components_of(log).writing.scrubber
     path = DATA / "log/uploaded" / f"{log.files()[0].file_id}-{row.uuid.hex()}"
     scrubber.step()
     assert world.disk.exists(path)

@@ -20,6 +20,7 @@ from tierdex.errors import (
 )
 from tierdex.log_service.message_log import MessageLog
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
 
 QUEUE = {"topic": "a", "queue_id": 0}
@@ -58,7 +59,7 @@ def test_nothing_to_publish_needs_no_roll(world):
 
 def test_rolls_are_no_closer_than_the_interval(world):
     log = world.open(remote_interval=10.0)
-    clock = log._components.seams.clock
+    clock = components_of(log).seams.clock
     world.append(log, ("a", 0), b"x", ["k"], durability="remote")
     begun = clock.monotonic()
     world.append(log, ("a", 0), b"y", ["k"])
@@ -165,7 +166,7 @@ def test_damaged_journal_is_named_and_what_follows_goes_up(world):
     log.roll()
     log.catch_up()
     seal_rolled(log)
-    path = log._components.table.version.files.local()[0].path
+    path = components_of(log).table.version.files.local()[0].path
     world.append(log, ("a", 0), b"y", ["k"])
     log.close()
     world.disk.open(path, writable=True).write_at(4096 + 80, b"damage")
@@ -198,7 +199,9 @@ def away(tmp_path):
 def test_many_who_wait_share_one_roll_and_coroutines_hold_no_thread(away):
     log, outage = away
     told = queue.SimpleQueue()
-    with log._components.writing.remote._stepping:  # else the first is rolled before the next comes
+    with components_of(
+        log
+    ).writing.remote._stepping:  # else the first is rolled before the next comes
         for number in range(8):
             pending = log.append_nowait(**QUEUE, body=b"%d" % number, durability="remote")
             pending.commit.add_callback(pending.level, told.put)
@@ -257,7 +260,7 @@ def test_wait_ends_with_the_timeout(tmp_path):
             log.append(**QUEUE, body=b"x")
             log.roll()
             deadline = time.monotonic() + PATIENCE_S
-            while log._components.writing.kind.last_failure() is None:  # which the error tells
+            while components_of(log).writing.kind.last_failure() is None:  # which the error tells
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             with pytest.raises(UnavailableError, match=r"remote_timeout.*last failure"):
@@ -284,6 +287,6 @@ def test_wait_ends_when_nothing_is_published_any_more(away, end):
     if end == "close":
         log.close()
     else:
-        log._components.fenced = FencedError("another owner has the node")
+        components_of(log).fenced = FencedError("another owner has the node")
     thread.join(PATIENCE_S)
     assert caught == [ClosedError if end == "close" else FencedError]

@@ -14,6 +14,7 @@ from tests.simulation.simulated_disk import SimulatedCrash, SimulatedFileSystem
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.filesystem import make_durable_folder
 from tierdex.log_service.message_log import MessageLog
+from tierdex.testing.components import components_of
 
 HOUR = 3_600_000
 T0 = 1_700_000_000_000 // HOUR * HOUR + 17 * 60_000
@@ -37,7 +38,7 @@ class World:
 
     @property
     def clock(self):
-        return self.log._components.seams.clock
+        return components_of(self.log).seams.clock
 
     def set(self, now_ms) -> None:
         self.clock.advance((now_ms - self.clock.now_ms()) / 1000)
@@ -176,7 +177,7 @@ def test_timers_tell_how_many_messages_wait_in_each_hour(tmp_path):
         "node": "n",
     }
     with MessageLog.open(tmp_path, background=False, **settings) as log:
-        now = log._components.seams.clock.now_ms() // HOUR * HOUR
+        now = components_of(log).seams.clock.now_ms() // HOUR * HOUR
         at = [now + hours * HOUR + 1 for hours in (1, 9, 9, 1000)]
         log.append_batch(topic="t", queue_id=0, body=[b"x"] * 4, deliver_at=at)
         expected = [(now + HOUR, 1), (now + 9 * HOUR, 2), (now + 1000 * HOUR, 1)]
@@ -213,7 +214,7 @@ def test_failed_sync_delivers_nothing_twice_and_nothing_never():
 def test_background_delivers_in_time(tmp_path):
     settings = {"journal_bytes": 1 << 20, "max_message_bytes": 64 << 10, "disk_reserve_bytes": 0}
     with MessageLog.open(tmp_path, node="n", **settings) as log:
-        now = log._components.seams.clock.now_ms()
+        now = components_of(log).seams.clock.now_ms()
         assert log.append(topic="t", queue_id=0, body=b"second", deliver_at=now + 400) == -1
         assert log.append(topic="t", queue_id=0, body=b"first", deliver_at=now + 200) == -1
         assert [m.body for m in log.read("t", 0, 0, wait=60).messages] == [b"first"]
@@ -260,7 +261,7 @@ class Story:
 
     def run(self) -> None:
         log = open_log(self.disk)
-        clock = log._components.seams.clock
+        clock = components_of(log).seams.clock
         now = clock.now_ms()
         for n, body in enumerate(self.BODIES):
             log.append(topic="t", queue_id=n % 2, body=body, deliver_at=now + 1000 * (1 + n // 2))
@@ -274,13 +275,13 @@ class Story:
         assert self.deliver(log) == 4
         log.close()
         log = open_log(self.disk)
-        log._components.seams.clock.advance(5)
+        components_of(log).seams.clock.advance(5)
         self.deliver(log)
         log.close()
 
     def judge(self, disk) -> None:
         log = open_log(disk)
-        log._components.seams.clock.advance(3600)
+        components_of(log).seams.clock.advance(3600)
         log.deliver_due()
         found = [[m.body for m in log.reader("t", queue_id)] for queue_id in (0, 1)]
         count = sum(map(len, found))

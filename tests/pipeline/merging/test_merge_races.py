@@ -15,6 +15,7 @@ from tierdex.pipeline.jobs.snapshot import open_log, read_forgotten, take_snapsh
 from tierdex.pipeline.merging.merge_job import mergeable
 from tierdex.pipeline.merging.merge_task import merge_group
 from tierdex.storage_layer.memory import MemoryStore
+from tierdex.testing.components import components_of
 
 
 class Watched(MemoryStore):
@@ -62,7 +63,7 @@ def later(owner):
     """Let the owner do what is due once the grace time has passed."""
 
     def run():
-        owner._components.clock.advance(100 * owner._settings.grace_time)
+        components_of(owner).clock.advance(100 * components_of(owner).settings.grace_time)
         owner.run_compaction()
 
     return run

@@ -59,3 +59,9 @@ class PageCache:
         """Forget one range: it turned out to be damaged on its way here."""
         with self._lock:
             self._bytes -= len(self._ranges.pop((key, position, length), b""))
+
+    def clear(self) -> None:
+        """Forget all ranges."""
+        with self._lock:
+            self._ranges.clear()
+            self._bytes = 0

@@ -49,9 +49,9 @@ class ReadView:
 
         Of `led_node` a message log beside the index says which messages are too old: none is hidden here.
         """
-        self._manifests = manifests
+        self.manifests = manifests
         self._quarantine = quarantine
-        self._folder_follower = folder_follower
+        self.folder_follower = folder_follower
         self._rocketmq = rocketmq
         self._unwritten = unwritten
         self._led_node = led_node
@@ -68,7 +68,7 @@ class ReadView:
     def step(self) -> float:
         """Refresh once, for a background thread; what fails is named by `missing`."""
         self.refresh()
-        return self._manifests.refresh_interval
+        return self.manifests.refresh_interval
 
     def refresh(self) -> int:
         """Read the folder (of a reader), the quarantine and every manifest."""
@@ -83,21 +83,21 @@ class ReadView:
         incomplete for a reason that one look mends. Waits no longer than `_PATIENCE` for a refresh
         that is under way, since the store may crawl, and leaves a store that is ill to `step`.
         """
-        if self._manifests.is_overdue and self._refreshing.acquire(timeout=_PATIENCE):
+        if self.manifests.is_overdue and self._refreshing.acquire(timeout=_PATIENCE):
             try:
-                if self._manifests.is_overdue:  # the thread that held the lock may have refreshed
+                if self.manifests.is_overdue:  # the thread that held the lock may have refreshed
                     return self._refresh()
             finally:
                 self._refreshing.release()
         return 0
 
     def _refresh(self) -> int:
-        self._manifests.compare_clocks()
-        began_ms = self._manifests.now_ms()
+        self.manifests.compare_clocks()
+        began_ms = self.manifests.now_ms()
         if self._tables is not None:
             self._tables.refresh()  # before the files: what a state calls live is in these then
-        vanished = () if self._folder_follower is None else self._folder_follower.refresh()
-        if self._folder_follower is not None and self._folder_follower.is_read:
+        vanished = () if self.folder_follower is None else self.folder_follower.refresh()
+        if self.folder_follower is not None and self.folder_follower.is_read:
             self.folder_read_ms = began_ms
         if self._rocketmq is not None:
             self._rocketmq.refresh()
@@ -105,10 +105,10 @@ class ReadView:
             self._quarantine.refresh()
         if self._tables is not None:
             self._tables.note_new()
-        return self._manifests.refresh(vanished)
+        return self.manifests.refresh(vanished)
 
     def missing(self) -> list[Missing]:
-        missing = self._manifests.missing()
+        missing = self.manifests.missing()
         for each in self._with_missing:
             missing += each.missing()
         if (reason := self._unwritten()) is not None:
@@ -128,18 +128,18 @@ class ReadView:
     @property
     def freshness(self) -> Freshness:
         """Return until when nothing is missing for any query, as far as is known now."""
-        return NOT_FRESH if self._unwritten() is not None else self._manifests.freshness
+        return NOT_FRESH if self._unwritten() is not None else self.manifests.freshness
 
     def states(self) -> dict[str, ManifestState]:
         """Return what every node's manifest says as far as it was read: as new as the files, or newer."""
-        return {log.node: log.state for log in self._manifests.logs}
+        return {log.node: log.state for log in self.manifests.logs}
 
     def lost_numbers(self, node: str) -> list[int]:
         """Return the numbers of the node's local files that cannot be read and are not published."""
         missing_files = (
-            each for each in (self._quarantine, self._folder_follower) if each is not None
+            each for each in (self._quarantine, self.folder_follower) if each is not None
         )
-        published = self._manifests.state_of(node).lists_number
+        published = self.manifests.state_of(node).lists_number
         return [
             number for each in missing_files for number in each.numbers() if not published(number)
         ]
@@ -147,17 +147,17 @@ class ReadView:
     @property
     def ages(self) -> NodeAges:
         """Return how old answers are from the files that the table shows now, or from newer ones."""
-        return self._manifests.ages
+        return self.manifests.ages
 
     def now_ms(self) -> int:
-        return self._manifests.now_ms()
+        return self.manifests.now_ms()
 
     @property
     def skew_ms(self) -> int | None:
-        return self._manifests.skew_ms
+        return self.manifests.skew_ms
 
     def unread(self) -> list[str]:
-        return self._manifests.unread()
+        return self.manifests.unread()
 
     def missing_here(self) -> list[Missing]:
         """Return what of this process's own node cannot be read."""
@@ -168,4 +168,4 @@ class ReadView:
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
         """Return whether the topic's own retention has passed for a file."""
-        return handle.node != self._led_node and self._manifests.hides(handle, topic)
+        return handle.node != self._led_node and self.manifests.hides(handle, topic)

@@ -84,12 +84,12 @@ def encode_commit(commit: Commit, before: ManifestState | None = None) -> bytes:
     """
     means_more = _means_more(commit) or (before is not None and apply(before, commit).means_more)
     version = FORMAT_VERSION if means_more else _PLAIN_VERSION
-    packed = _pack_commit(commit)
+    packed = pack_commit(commit)
     if before is not None and commit.checkpoint is None:
         repeated = _repeated(before.since)
         if repeated:
             packed["repeats"] = repeated
-    return _frame(b"commit", packed, version)
+    return frame(b"commit", packed, version)
 
 
 def _repeated(commits: Sequence[Commit]) -> list[orjson.Fragment]:
@@ -97,7 +97,7 @@ def _repeated(commits: Sequence[Commit]) -> list[orjson.Fragment]:
     encoded: list[bytes] = []
     left = REPEATED_BYTES_MAX
     for commit in reversed(commits):
-        data = orjson.dumps(_pack_commit(commit))
+        data = orjson.dumps(pack_commit(commit))
         left -= len(data)
         if left < 0:
             break
@@ -112,13 +112,13 @@ def _means_more(commit: Commit) -> bool:
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:
     """Return the bytes that overwrite a collected number."""
-    return _frame(b"tombstone", tombstone._asdict())
+    return frame(b"tombstone", tombstone._asdict())
 
 
 def encode_hint(node: str, hint: Hint) -> bytes:
     """Return the bytes of a node's hint."""
     live = {} if hint.live is None else {"live": pack_live(hint.live)}
-    return _frame(
+    return frame(
         b"hint", {"node": node, "checkpoint": hint.checkpoint, "number": hint.number, **live}
     )
 
@@ -164,12 +164,12 @@ def decode_hint(data: bytes, *, key: str, node: str) -> Hint:
 # -- the frame --------------------------------------------------------------------------------
 
 
-def _frame(what: bytes, packed: object, version: int = 1) -> bytes:
+def frame(what: bytes, packed: object, version: int = 1) -> bytes:
     body = orjson.dumps(packed)
-    return _header(version, what, body) + body
+    return header_line(version, what, body) + body
 
 
-def _header(version: int, what: bytes, body: bytes) -> bytes:
+def header_line(version: int, what: bytes, body: bytes) -> bytes:
     prefix = b"%s %d %s %d " % (MAGIC, version, what, len(body))
     crc = google_crc32c.extend(google_crc32c.value(prefix), body)
     return prefix + b"%08x\n" % crc
@@ -188,7 +188,7 @@ def _unframe(data: bytes, key: str) -> tuple[bytes, Any, int]:
         )
     what = fields[2]
     # One spelling only: a header other than the one that we write for this body is damage.
-    if what not in _UNPACK or line + newline != _header(version, what, body):
+    if what not in _UNPACK or line + newline != header_line(version, what, body):
         raise CorruptFileError(key, "length or checksum does not match")
     try:
         return what, orjson.loads(body), version
@@ -199,7 +199,7 @@ def _unframe(data: bytes, key: str) -> tuple[bytes, Any, int]:
 # -- packing: absent means default, so that small commits stay small ---------------------------
 
 
-def _pack_commit(commit: Commit) -> dict[str, Any]:
+def pack_commit(commit: Commit) -> dict[str, Any]:
     packed = {
         "node": commit.node,
         "number": commit.number,

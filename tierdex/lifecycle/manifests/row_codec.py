@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def encode_row(row: FileRow) -> bytes:
     """Return a row as JSON; a job passes it to its driver."""
-    return orjson.dumps(_pack_row(row))
+    return orjson.dumps(pack_row(row))
 
 
 def decode_row(data: bytes) -> FileRow:
@@ -53,7 +53,7 @@ def pack_rows(rows: Iterable[FileRow]) -> list[dict[str, Any]]:
     packed = []
     spelled: dict[tuple[tuple[FileRef, ...], tuple[FileRef, ...]], str] = {}
     for row in rows:
-        one = _pack_row(row)
+        one = pack_row(row)
         if row.hash_range is not None and row.parts:
             first = spelled.setdefault((row.parts, row.replaces), one["uuid"])
             if first != one["uuid"]:
@@ -78,7 +78,7 @@ def unpack_rows(packed: Iterable[dict[str, Any]]) -> list[FileRow]:
     return rows
 
 
-def _pack_row(row: FileRow) -> dict[str, Any]:
+def pack_row(row: FileRow) -> dict[str, Any]:
     packed = {
         "uuid": row.uuid.hex(),
         "number": row.number,

@@ -81,7 +81,7 @@ def assert_little_is_held(server):
 def test_refused_bodies_are_not_kept(server, name, path):
     kind, made = BODIES[name]
     body = made()
-    for _ in range(3):  # of 14 cases: 800 MB, many times what may be held at their end
+    for _ in range(2):  # of 14 cases: 530 MB, many times what may be held at their end
         assert refused(server, kind, body, path) in (None, 400, 413)
     assert_little_is_held(server)
 

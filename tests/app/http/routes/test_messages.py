@@ -16,6 +16,7 @@ from tests.app.small_index import SmallIndex
 from tests.patience import PATIENCE_S
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM
 from tierdex.log_service.message_log import MessageLog
+from tierdex.testing.components import components_of
 
 SMALL = {
     "journal_bytes": 1 << 20, "max_message_bytes": 64 << 10, "disk_reserve_bytes": 0, "remote_interval": 0,
@@ -468,7 +469,7 @@ def test_files_of_the_log_are_described_verified_and_expired(tmp_path):
 
 
 def test_messages_for_later_have_no_offset_until_they_are_delivered(caller, topic, log):
-    soon = log._components.seams.clock.now_ms() + 200
+    soon = components_of(log).seams.clock.now_ms() + 200
     far = "2100-01-01T00:00:00Z"
     timed = [{"deliver_at": far}, {}, {"deliver_at": 1}]
     messages = [
