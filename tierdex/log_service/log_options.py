@@ -1,6 +1,6 @@
-"""The settings of a message log, and what follows from them.
+"""The settings of a message log, what follows from them, and the folder that its files lie in.
 
-Depends on settings and logfile.
+Depends on settings, seams, lifecycle and logfile.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from tierdex.errors import InvalidRequestError
 from tierdex.logfile.journal.writer import STAGE_BYTES
 
 if TYPE_CHECKING:
+    from tierdex.lifecycle.file_number import NextNumber
+    from tierdex.lifecycle.paths import DataPaths
+    from tierdex.lifecycle.table.file_table import FileTable
+    from tierdex.seams import Seams
     from tierdex.settings import Settings
 
 _STAGE_ROOM = 64 << 10  # beside the largest message: its extra, its record, queue entries
@@ -35,3 +39,13 @@ class LogOptions(NamedTuple):
                 field="journal_bytes",
             )
         return cls(settings, stage_bytes)
+
+
+class LogFolder(NamedTuple):
+    """One node's log on this disk, of which this process is the owner."""
+
+    options: LogOptions
+    seams: Seams
+    paths: DataPaths
+    table: FileTable
+    numbers: NextNumber

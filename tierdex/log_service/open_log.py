@@ -66,7 +66,7 @@ from tierdex.log_service.forget.forgetting import ForgetfulLog, LogForgetting
 from tierdex.log_service.keys.dispatcher import DispatcherTending
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_components import LogComponents, LogWriting, newest_end
-from tierdex.log_service.log_options import LogOptions
+from tierdex.log_service.log_options import LogFolder, LogOptions
 from tierdex.log_service.notes.gone_messages import GoneRecord
 from tierdex.log_service.notes.published_note import PublishedNote, refuse_published
 from tierdex.log_service.read.reads import LogReads
@@ -113,6 +113,16 @@ logger = logging.getLogger(__name__)
 
 LOCAL_WORKER = "log-compactor"
 HOUSEKEEPING_WORKER = "log-housekeeping"
+
+
+class _Appending(NamedTuple):
+    """The parts that take messages."""
+
+    next_journal: NextJournal
+    active: ActiveJournal
+    committer: Committer
+    appender: Appender
+    singles: SingleAppends
 
 
 class IndexChoice(NamedTuple):
@@ -417,53 +427,59 @@ class _OwnerOpening:
         local = self._table.version.files.local()
         return local[-1] if local and local[-1].state is FileState.UNSEALED else None
 
-    def _wire(self, generation: int, note: PublishedNote) -> LogComponents:
-        options, seams, table = self._options, self._seams, self._table
-        next_journal = NextJournal(options, seams, self._paths, table)
-        active = ActiveJournal(
-            options, seams, self._paths, table, self.numbers, next_journal,
-            generation=generation, on_rolled=lambda: rolled(),
-        )  # fmt: skip
-        committer = Committer(active, seams.clock, _STAGE_MAX_AGE_S)
+    def _make_readers(self) -> LogComponents:
+        """Return the components that read; `_wire` adds those that write."""
         reads = LogReads(
-            table, options.settings.node, lambda: components.missing, self.gone,
+            self._table, self._options.settings.node, lambda: components.missing, self.gone,
             self.tier.memory, lambda: self.tier.unknown(),
         )  # fmt: skip
         components = LogComponents(
-            options,
-            seams,
-            table,
-            self.gone,
-            reads,
-            TailReads(table, reads),
-            missing=self._missing,
-            tier=self.tier,
-        )
+            self._options, self._seams, self._table, self.gone, reads, TailReads(self._table, reads),
+            missing=self._missing, tier=self.tier,
+        )  # fmt: skip
+        return components
+
+    def _make_appending(
+        self, folder: LogFolder, generation: int, components: LogComponents
+    ) -> _Appending:
+        """Return what takes messages: from the call to the journal, and to the next journal."""
+
+        def rolled() -> None:
+            singles.let_go()
+            components.tail_reads.let_go()
+            components.reads.let_go()
+            _wake(components, LOCAL_WORKER)
+
+        options, seams = folder.options, folder.seams
+        next_journal = NextJournal(folder)
+        active = ActiveJournal(folder, next_journal, generation=generation, on_rolled=rolled)
+        committer = Committer(active, seams.clock, _STAGE_MAX_AGE_S)
         appender = Appender(
             options, self._queues, active, committer, check_accepts=components.check_accepts
         )
         mender = Mender(
-            seams, table, self._queues, active, committer, self.gone, options.stage_bytes
+            seams, folder.table, self._queues, active, committer, self.gone, options.stage_bytes
         )
         mender.on_loss = lambda: _note_loss(components)
         committer.mend = mender.mend
-        kind = LogKind(
-            seams,
-            self._paths,
-            self.tier,
-            active,
-            committer,
-            next_journal,
-            note,
-            self.gone,
+        singles = SingleAppends(
+            options.settings, self._queues, active, committer, appender, components.check_accepts
         )
+        return _Appending(next_journal, active, committer, appender, singles)
+
+    def _wire(self, generation: int, note: PublishedNote) -> LogComponents:
+        options, seams, table = self._options, self._seams, self._table
+        folder = LogFolder(options, seams, self._paths, table, self.numbers)
+        components = self._make_readers()
+        reads = components.reads
+        next_journal, active, committer, appender, singles = self._make_appending(
+            folder, generation, components
+        )
+        kind = LogKind(folder, self.tier, active, committer, next_journal, note, self.gone)
         work = LogWork(
             options.settings, seams.clock, seams.ids, table,
             is_active=kind.is_active, quarantine=kind.leave,
         )  # fmt: skip
-        singles = SingleAppends(
-            options.settings, self._queues, active, committer, appender, components.check_accepts
-        )
         timer = Timer(
             TimerLog(seams.clock, self._queues, active, committer, appender, singles, reads)
         )
@@ -495,12 +511,6 @@ class _OwnerOpening:
             committer.tell_arrived(Level.REMOTE)
 
         kind.on_published = published
-
-        def rolled() -> None:
-            singles.let_go()
-            components.tail_reads.let_go()
-            reads.let_go()
-            _wake(components, LOCAL_WORKER)
 
         components.writing = LogWriting(
             queues=self._queues, active=active, committer=committer, appender=appender, singles=singles,

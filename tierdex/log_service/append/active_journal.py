@@ -24,14 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tierdex.fileparts.predecessor import Predecessor
-    from tierdex.lifecycle.file_number import NextNumber
-    from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import FileHandle
-    from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.append.next_journal import NextJournal
-    from tierdex.log_service.log_options import LogOptions
+    from tierdex.log_service.log_options import LogFolder
     from tierdex.logfile.journal.file import Journal
-    from tierdex.seams import Seams
 
 logger = logging.getLogger(__name__)
 
@@ -41,22 +37,14 @@ class ActiveJournal:
 
     def __init__(
         self,
-        options: LogOptions,
-        seams: Seams,
-        paths: DataPaths,
-        table: FileTable,
-        numbers: NextNumber,
+        folder: LogFolder,
         next_journal: NextJournal,
         *,
         generation: int,
         on_rolled: Callable[[], None],
     ) -> None:
         """`generation` is for journals made from here on; `on_rolled` lets the compactor know of work."""
-        self._options = options
-        self._seams = seams
-        self._paths = paths
-        self._table = table
-        self._numbers = numbers
+        self._options, self._seams, self._paths, self._table, self._numbers = folder
         self._next_journal = next_journal
         self._on_rolled = on_rolled
         self.generation = generation

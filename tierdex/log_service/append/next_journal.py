@@ -32,10 +32,7 @@ from tierdex.logfile.journal.file import Journal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tierdex.lifecycle.paths import DataPaths
-    from tierdex.lifecycle.table.file_table import FileTable
-    from tierdex.log_service.log_options import LogOptions
-    from tierdex.seams import Seams
+    from tierdex.log_service.log_options import LogFolder
 
 logger = logging.getLogger(__name__)
 
@@ -53,13 +50,8 @@ class _Wanted(NamedTuple):
 class NextJournal:
     """Makes one empty journal and keeps it until the log takes it."""
 
-    def __init__(
-        self, options: LogOptions, seams: Seams, paths: DataPaths, table: FileTable
-    ) -> None:
-        self._options = options
-        self._seams = seams
-        self._paths = paths
-        self._table = table
+    def __init__(self, folder: LogFolder) -> None:
+        self._options, self._seams, self._paths, self._table, _ = folder
         self.lock = threading.Lock()
         self._journal: Journal | None = None
         self._has_old_blocks = False  # a journal of no use lies under the name

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.index import Index
     from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.manifest import ManifestState
-    from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import Closing, FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.log_service.append.active_journal import ActiveJournal
@@ -69,9 +68,9 @@ if TYPE_CHECKING:
     from tierdex.log_service.files.kept_copies import KeptCopies
     from tierdex.log_service.files.log_file import GroupedLogFile
     from tierdex.log_service.files.tier import Tier
+    from tierdex.log_service.log_options import LogFolder
     from tierdex.log_service.notes.gone_messages import GoneRecord
     from tierdex.logfile.grouped.file import GroupedFile
-    from tierdex.seams import Seams
     from tierdex.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -116,13 +115,12 @@ class LogKind:
     row_kind = LOG_KIND
 
     def __init__(
-        self, seams: Seams, paths: DataPaths, tier: Tier, active: ActiveJournal,
-        committer: Committer, next_journal: NextJournal, note: PublishedNote,
-        gone: GoneRecord,
+        self, folder: LogFolder, tier: Tier, active: ActiveJournal, committer: Committer,
+        next_journal: NextJournal, note: PublishedNote, gone: GoneRecord,
     ) -> None:  # fmt: skip
         self._gone = gone
-        self._seams = seams
-        self._paths = paths
+        self._seams = folder.seams
+        self._paths = folder.paths
         self._tier = tier
         self._table = tier.table
         self.note = note  # replaced, never changed
