@@ -73,7 +73,7 @@ class Index(OperatedIndex):
         self._singles = SingleQueries(components, self._guard, self._age)
         self._queries = components.queries
         self._from_memory = components.local_queries.run
-        self._tables = TableQueries(components, self._singles)
+        self._tables = TableQueries(components, self._singles, self._guard, self._age)
         self._table_topics = components.tables.topics
         self._fresh_within = components.settings.fresh_within
         self._has_id_time = components.settings.id_time != OFF or bool(

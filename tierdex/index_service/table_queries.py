@@ -3,7 +3,8 @@
 A page of entries is taken first, and what it lacks of live ones behind it: after a rewrite of the table the
 newest entry of a key is nearly always the live one. Batches as tables are filtered column by column.
 
-Depends on answer, batch, opening, query, requests, single_queries, tables, errors and numpy.
+Depends on answer, answer_age, batch, opening, peers, query, query_guard, requests, single_queries, tables,
+errors and numpy.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 import numpy as np
 
 from tierdex.errors import NotFoundError
+from tierdex.index_service.peers.peer_round import PeerRound
 from tierdex.index_service.query.executor import TableLearnedError, refuse_incomplete
 from tierdex.index_service.requests.query import DEFAULT_MAX_COUNT, QueryValues
 from tierdex.index_service.single_queries import QueryOptions, check_on_error
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tierdex.column_types import Lookup
-    from tierdex.index_service.answer import Answer, Histogram
+    from tierdex.index_service.answer import Answer, Histogram, Missing
+    from tierdex.index_service.answer_age import AnswerAge
     from tierdex.index_service.opening.components import Components
     from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.query_guard import QueryGuard
     from tierdex.index_service.requests.id_time import Narrowed
     from tierdex.index_service.single_queries import SingleQueries
+    from tierdex.index_service.tables.live_entries import View
 
 _PAGE: Final = 1000
+_ROWS_AT_ONCE: Final = 8  # entries of a lookup of a batch: after rewrites some are not live
 
 
 P = ParamSpec("P")
@@ -52,9 +58,14 @@ def asks_again(method: Callable[P, T]) -> Callable[P, T]:
 class TableQueries:
     """Answers what asks topics of tables. Safe to share between threads."""
 
-    def __init__(self, components: Components, singles: SingleQueries) -> None:
+    def __init__(
+        self, components: Components, singles: SingleQueries, guard: QueryGuard, age: AnswerAge
+    ) -> None:
         self._tables = components.tables
-        components.queries.learn_tables = components.tables.learn
+        self._guard = guard
+        self._age = age
+        self._queries = components.queries
+        self._queries.learn_tables = components.tables.learn
         self._singles = singles
         self._live = LiveEntries(components.tables, components.read_view.now_ms)
 
@@ -102,6 +113,15 @@ class TableQueries:
             for each in topics
         )
 
+    def _topics_of(self, lookups: Any) -> list[str | None]:
+        """Return the topics of a table of lookups that follow tables; [None] where any topic is asked."""
+        topics = [None]
+        if "topic" in lookups.column_names:
+            topics = lookups.column("topic").unique().to_pylist()
+        if None in topics:
+            return [None]
+        return [each for each in topics if each in self._tables.topics]
+
     def takes_table(self, lookups: Any) -> bool:
         """Say the same of a table of lookups."""
         if "topic" not in getattr(lookups, "column_names", ("topic",)):
@@ -128,10 +148,33 @@ class TableQueries:
         return answers
 
     def table(self, lookups: Any, max_count: int, options: QueryOptions) -> Any:
-        """Answer a table of lookups: see `rows_of_answers`."""
-        from tierdex.index_service.batch.table_rows import rows_of_answers
+        """Answer a table of lookups as a table of live rows, see `LiveRows`."""
+        from tierdex.index_service.batch.lookup_columns import lookups_of_table
+        from tierdex.index_service.batch.table_rows import LiveRows, joined, with_as_of
 
-        return rows_of_answers(self.batch(lookups.to_pylist(), max_count, options))
+        fail, limit = check_on_error(options.on_error), self._age.limit(options.fresh_within)
+        views: dict[str, View] = {}
+        for topic in self._topics_of(lookups):
+            views |= self._live.views(topic)
+        asked = lookups_of_table(self._queries.settings, lookups, max(max_count, _ROWS_AT_ONCE))
+        rows = LiveRows(self._tables, views)
+        with self._guard:
+            self._age.prepare(limit)
+            peer_round = PeerRound()
+            result = self._queries.run(asked, peer_round=peer_round, of_table=True)
+            if fail:
+                result.refuse_incomplete()
+            seen = [view.seen.time_ms for view in views.values() if view.seen is not None]
+            result = with_as_of(result, min(seen, default=result.as_of))
+            table, short = rows.taken(result, max_count)
+            table = self._age.tell_table(table, limit, peer_round, fail=fail)
+        again = [lookups.slice(number, 1).to_pylist()[0] for number in short.tolist()]
+        answers = list(zip(short.tolist(), self.batch(again, max_count, options), strict=True))
+        missing: dict[Missing, list[int] | None] = dict(rows.missing)
+        missing |= {each: None for view in views.values() for each in view.missing}
+        if fail:
+            refuse_incomplete(missing)
+        return joined(table, answers, missing)
 
     def histogram(
         self, values: QueryValues, options: QueryOptions, buckets: int, limit: int

@@ -137,6 +137,26 @@ def test_batch_histogram_and_table_answer_live_rows_alone(index, path):
     assert index.histogram("orders", key="33").count == 0
 
 
+def test_batch_as_a_table_takes_live_rows_behind_many_dead_ones(index, path):
+    deltalake.write_deltalake(path, rows(0, 40))
+    index_once(index, f"delta:{path}", "orders", "name")
+    for _ in range(4):
+        table_of(path).update(updates={"note": "'again'"})
+        index_once(index, f"delta:{path}", "orders", "name")
+    table_of(path).restore(0)  # the newest 32 entries of a name are dead now
+    index_once(index, f"delta:{path}", "orders", "name")
+    index.put(topic="plain", key="name-1", queue_id=1, offset=5, size=1, timestamp=1)
+    asked = pa.table({
+        "topic": ["orders", "plain", "orders", "orders"], "key": ["name-1", "name-1", "name-9", "name-2"],
+    })  # fmt: skip
+    found = index.query_batch_arrow(asked, max_count=3)
+    assert found.column("lookup").to_pylist() == [0, 0, 0, 1, 3, 3, 3]
+    assert found.column("position").to_pylist() == [36, 31, 26, None, 37, 32, 27]
+    assert found.column("offset").to_pylist()[3] == 5
+    assert len(set(found.column("source").to_pylist())) == 2
+    assert found.column("source").to_pylist()[3] is None
+
+
 def test_reader_of_the_store_alone_answers_as_the_follower_published(path, tmp_path):
     store = f"file://{tmp_path}/store"
     deltalake.write_deltalake(path, rows(0, 40))
