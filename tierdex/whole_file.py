@@ -13,6 +13,7 @@ Depends on nothing.
 
 from __future__ import annotations
 
+import zlib
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,26 @@ def read_file(filesystem: FileSystem, path: Path) -> bytes:
     """Return the content of the file at `path`. Raises OSError (FileNotFoundError ...)."""
     with closing(filesystem.open(path)) as file:
         return file.read_at(0, file.size())
+
+
+def read_head(filesystem: FileSystem, path: Path, most: int) -> bytes | None:
+    """Return the first bytes of the file at `path`, at most so many; None without one. Raises OSError."""
+    try:
+        with closing(filesystem.open(path)) as file:
+            return file.read_at(0, most)
+    except FileNotFoundError:
+        return None
+
+
+def with_checksum(text: bytes) -> bytes:
+    """Return a note's text as a line that ends in its checksum."""
+    return b"%s %08x\n" % (text, zlib.crc32(text))
+
+
+def without_checksum(line: bytes) -> bytes | None:
+    """Return the text of a line that `with_checksum` made, None of any other."""
+    text = line.rpartition(b" ")[0]
+    return text if line == with_checksum(text) else None
 
 
 def replace_file(

@@ -22,11 +22,9 @@ from __future__ import annotations
 
 import json
 import logging
-import zlib
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_head, replace_file, with_checksum, without_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,22 +99,16 @@ class FolderOwner:
     def _write(self) -> None:
         tokens = [token.hex() for token in self._tokens]
         note = {"node": self._node, "tokens": tokens, "number": self.number}
-        replace_file(self._filesystem, self._path, _encode(json.dumps(note).encode()))
-
-
-def _encode(text: bytes) -> bytes:
-    return b"%s %08x\n" % (text, zlib.crc32(text))
+        replace_file(self._filesystem, self._path, with_checksum(json.dumps(note).encode()))
 
 
 def _read(filesystem: FileSystem, path: Path) -> dict[str, Any] | None:
     """Return the note; None when it is absent or damaged. Raises OSError."""
-    try:
-        with closing(filesystem.open(path)) as file:
-            data = file.read_at(0, _BYTES_MAX)
-    except FileNotFoundError:
+    line = read_head(filesystem, path, _BYTES_MAX)
+    if line is None:
         return None
-    text = data.rpartition(b" ")[0]
-    if data != _encode(text):
+    text = without_checksum(line)
+    if text is None:
         logger.warning("note is damaged", extra={"path": str(path)})
         return None
     found: dict[str, Any] = json.loads(text)

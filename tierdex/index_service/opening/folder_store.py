@@ -14,13 +14,12 @@ Depends on storage_layer and the ground.
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
 from tierdex.storage_layer.open import folder_of_url
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_head, replace_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,10 +79,8 @@ def note_store(filesystem: FileSystem, root: Path, store: str | Store) -> None:
 def _read(filesystem: FileSystem, root: Path) -> str | None:
     """Return the recorded store, a folder as an absolute path; None without one."""
     path = root / _NAME
-    try:
-        with closing(filesystem.open(path)) as file:
-            data = file.read_at(0, _BYTES_MAX + 1)
-    except FileNotFoundError:
+    data = read_head(filesystem, path, _BYTES_MAX + 1)
+    if data is None:
         return None
     text = data.decode("utf-8", "replace").strip()
     if not text or len(data) > _BYTES_MAX or not text.isprintable():

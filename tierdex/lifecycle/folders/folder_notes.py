@@ -14,13 +14,11 @@ Depends on lifecycle and the ground.
 
 from __future__ import annotations
 
-import zlib
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
 from tierdex.lifecycle.paths import is_node_name
-from tierdex.whole_file import replace_file
+from tierdex.whole_file import read_head, replace_file, with_checksum, without_checksum
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,10 +33,8 @@ _BYTES_MAX = 64
 def read_folder_node(filesystem: FileSystem, root: Path) -> str | None:
     """Return the folder's node, None for a new folder. Raises CorruptFileError."""
     path = root / _NAME
-    try:
-        with closing(filesystem.open(path)) as file:
-            data = file.read_at(0, _BYTES_MAX + 1)
-    except FileNotFoundError:
+    data = read_head(filesystem, path, _BYTES_MAX + 1)
+    if data is None:
         return None
     name = data.decode("ascii", "replace").strip()
     if not is_node_name(name):
@@ -81,21 +77,15 @@ class FolderNumber:
         """Write the number, durably, if it is above the known one. Raises OSError."""
         if number <= self.highest:
             return
-        replace_file(self._filesystem, self._path, _encode_number(number))
+        replace_file(self._filesystem, self._path, with_checksum(b"%020d" % number))
         self.highest = number
-
-
-def _encode_number(number: int) -> bytes:
-    digits = b"%020d" % number
-    return b"%s %08x\n" % (digits, zlib.crc32(digits))
 
 
 def _read_number(filesystem: FileSystem, path: Path) -> int:
     """Return the number; 0 when it is absent or damaged, since the note is only a help."""
     try:
-        with closing(filesystem.open(path)) as file:
-            data = file.read_at(0, _NUMBER_BYTES + 1)
+        line = read_head(filesystem, path, _NUMBER_BYTES + 1)
     except OSError:
         return 0
-    digits = data[:_DIGITS]
-    return int(digits) if digits.isdigit() and data == _encode_number(int(digits)) else 0
+    digits = without_checksum(line or b"")
+    return int(digits) if digits and digits.isdigit() and len(digits) == _DIGITS else 0

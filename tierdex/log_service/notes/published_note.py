@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -31,7 +30,7 @@ from tierdex.fileparts.predecessor import Predecessor
 from tierdex.indexfile.source import decode_source
 from tierdex.lifecycle.paths import PUBLISHED_NOTE
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
-from tierdex.whole_file import read_file, replace_file
+from tierdex.whole_file import read_file, read_head, replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -144,11 +143,7 @@ class PublishedNote:
 
 def mark_of_note(filesystem: FileSystem, root: Path) -> bytes | None:
     """Return what tells this note of the folder `root` from another, None without one. Raises OSError."""
-    try:
-        with closing(filesystem.open(root / PUBLISHED_NOTE)) as file:
-            return file.read_at(0, _CRC_DIGITS)
-    except FileNotFoundError:
-        return None
+    return read_head(filesystem, root / PUBLISHED_NOTE, _CRC_DIGITS)
 
 
 def refuse_published(filesystem: FileSystem, root: Path) -> None:
@@ -171,10 +166,8 @@ def note_indexed(filesystem: FileSystem, root: Path, source: Source) -> None:
 
 def read_indexed(filesystem: FileSystem, root: Path) -> Source | None:
     """Return the position, None where none was noted, or it does not verify. Raises OSError."""
-    try:
-        with closing(filesystem.open(root / _INDEXED_NAME)) as file:
-            found = file.read_at(0, _BYTES_MAX)
-    except FileNotFoundError:
+    found = read_head(filesystem, root / _INDEXED_NAME, _BYTES_MAX)
+    if found is None:
         return None
     try:
         data = bytes.fromhex(found.partition(b" ")[0].decode())
