@@ -9,7 +9,7 @@ Depends on layout, dictionary, source, kernels.batch_scan, batch_record and batc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,10 +33,23 @@ if TYPE_CHECKING:
 _PIECE_BYTES = 4 << 20
 
 
+class ScannedFile(NamedTuple):
+    """An unsealed file as a scan reads it; errors name `path`."""
+
+    read_at: Callable[[int, int], bytes]
+    header: FileHeader
+    path: object
+
+
+class RowsInMemory(NamedTuple):
+    """Rows of a file that lie in memory: `data` begins with the row `first`."""
+
+    data: np.ndarray
+    first: int
+
+
 def scan_file(
-    read_at: Callable[[int, int], bytes],
-    header: FileHeader,
-    path: object,
+    file: ScannedFile,
     statistics: BatchStatistics,
     dictionaries: Dictionaries | None,
     *,
@@ -50,6 +63,7 @@ def scan_file(
     known already. Raises CorruptFileError when a batch that verifies breaks a rule all the same, and
     NotHeldError for the first whose source position `holds` denies.
     """
+    read_at, header, path = file
     item_bytes = header.schema.item_bytes
     begin = layout.rows_position(header.slot_count)
     limit = header.row_capacity if row_limit is None else row_limit
@@ -63,7 +77,7 @@ def scan_file(
         rows = data.ctypes.data - (first - 1) * item_bytes
         statistics.bind(slots=slots.ctypes.data if slots is not None else 0, rows=rows)
         scan_rows(
-            statistics, last, path, dictionaries, data, first,
+            statistics, last, path, dictionaries, RowsInMemory(data, first),
             with_chains=slots is not None, holds=holds,
         )  # fmt: skip
         if last >= limit or len(data) < wanted:
@@ -91,29 +105,24 @@ class NotHeldError(Exception):
         self.row = row
 
 
-def held_rows(
-    read_at: Callable[[int, int], bytes], header: FileHeader, path: object, holds: Holds
-) -> int:
+def held_rows(file: ScannedFile, holds: Holds) -> int:
     """Return how many rows are of messages that a log has: those before the first batch it denies."""
-    statistics = BatchStatistics(header, with_ends=False)
-    dictionaries = Dictionaries(header.schema.dictionary_names)
+    statistics = BatchStatistics(file.header, with_ends=False)
+    dictionaries = Dictionaries(file.header.schema.dictionary_names)
     try:
-        scan_file(read_at, header, path, statistics, dictionaries, slots=None, holds=holds)
+        scan_file(file, statistics, dictionaries, slots=None, holds=holds)
     except NotHeldError as denied:
         return denied.row
     return statistics.next_row - 1
 
 
 def scan_anew(
-    read_at: Callable[[int, int], bytes],
-    header: FileHeader,
-    path: object,
-    slots: np.ndarray,
-    row_limit: int | None = None,
+    file: ScannedFile, slots: np.ndarray, row_limit: int | None = None
 ) -> tuple[BatchStatistics, Dictionaries]:
     """Return the statistics and dictionaries of a file's batches, up to `row_limit`; see `scan_file`."""
+    header = file.header
     statistics, dictionaries = BatchStatistics(header), Dictionaries(header.schema.dictionary_names)
-    scan_file(read_at, header, path, statistics, dictionaries, slots=slots, row_limit=row_limit)
+    scan_file(file, statistics, dictionaries, slots=slots, row_limit=row_limit)
     return statistics, dictionaries
 
 
@@ -124,7 +133,7 @@ def recount_ends(statistics: BatchStatistics, header: FileHeader, path: object) 
     """
     again = BatchStatistics(header)
     again.bind(slots=0, rows=int(statistics.array[statistics_k.B_ROWS]))
-    scan_rows(again, statistics.next_row - 1, path, None, np.empty(0, np.uint8), 1)
+    scan_rows(again, statistics.next_row - 1, path, None, RowsInMemory(np.empty(0, np.uint8), 1))
     statistics.take_ends(again)
 
 
@@ -133,13 +142,13 @@ def scan_rows(
     last_row: int,
     path: object,
     dictionaries: Dictionaries | None,
-    data: np.ndarray,
-    first_row: int,
+    rows: RowsInMemory,
     *,
     with_chains: bool = False,
     holds: Holds | None = None,
 ) -> None:
-    """Scan rows up to `last_row` that lie in memory; `data` begins with `first_row`."""
+    """Scan rows up to `last_row` that lie in memory."""
+    data, first_row = rows
     purpose = k.FOR_CHAINS if with_chains else k.FOR_STATISTICS
     item_bytes = int(statistics.array[statistics_k.B_ITEM_BYTES])
     while True:

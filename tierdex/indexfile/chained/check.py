@@ -12,7 +12,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.batch_scan import scan_file
+from tierdex.indexfile.chained.batch_scan import ScannedFile, scan_file
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.header import decode_header
 
@@ -65,9 +65,7 @@ def _check_batches(
     header, published = chained.header, chained.snapshot
     again, dictionaries = BatchStatistics(header), Dictionaries(header.schema.dictionary_names)
     scan_file(
-        file.read_at,
-        header,
-        chained.path,
+        ScannedFile(file.read_at, header, chained.path),
         again,
         dictionaries,
         slots=None,

@@ -23,7 +23,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.fileparts.layout import FOOTER_BYTES
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.batch_scan import held_rows, scan_anew, scan_file
+from tierdex.indexfile.chained.batch_scan import ScannedFile, held_rows, scan_anew, scan_file
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.chained.check import check_chained
 from tierdex.indexfile.chained.reader import Published
@@ -193,8 +193,12 @@ class ChainedFile(ChainedWriter):
             if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            limit = None if holds is None else held_rows(file.read_at, header, path, holds)
-            statistics, dictionaries = scan_anew(file.read_at, header, path, slots, limit)
+            limit = (
+                None if holds is None else held_rows(ScannedFile(file.read_at, header, path), holds)
+            )
+            statistics, dictionaries = scan_anew(
+                ScannedFile(file.read_at, header, path), slots, limit
+            )
             used = header.row_end(statistics.next_row - 1)
             write_recovered(file, header, slots, used)
             if limit is not None:
@@ -237,8 +241,10 @@ class ChainedFile(ChainedWriter):
             if file.size() != header.full_length:
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
-            limit = None if holds is None else held_rows(file.read_at, header, path, holds)
-            statistics, names = scan_anew(file.read_at, header, path, slots, limit)
+            limit = (
+                None if holds is None else held_rows(ScannedFile(file.read_at, header, path), holds)
+            )
+            statistics, names = scan_anew(ScannedFile(file.read_at, header, path), slots, limit)
             return cls._over(
                 path,
                 header,
@@ -286,7 +292,7 @@ class ChainedFile(ChainedWriter):
         self._file.forget_cached()
         slots = np.zeros(self.slot_count, np.uint32)
         statistics, dictionaries = scan_anew(
-            self._file.read_at, self.header, self.path, slots, published
+            ScannedFile(self._file.read_at, self.header, self.path), slots, published
         )
         mapping = self._file.map(self.header.full_length, writable=self._writable)
         self._mapping = mapping
@@ -305,9 +311,7 @@ class ChainedFile(ChainedWriter):
             return self.published
         slots = self._view.slots
         scan_file(
-            self._file.read_at,
-            self.header,
-            self.path,
+            ScannedFile(self._file.read_at, self.header, self.path),
             self._statistics,
             self.dictionaries,
             slots=slots,
