@@ -17,6 +17,7 @@ from tests.torture.guarded_memory import GuardedFiles, GuardedMemory
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.grouped.merge import write_grouped
 from tierdex.logfile.grouped.sources import JournalSource
+from tierdex.logfile.grouped.writer import BesideMessages
 from tierdex.logfile.journal.file import Journal, SealedJournal, recover_journal
 from tierdex.logfile.layout import Codec
 
@@ -61,7 +62,7 @@ def _group(source, filter_bits):
     out = io.BytesIO()
     header = source.header.grouped(page_bytes=512, codec=Codec.LZ4)
     summary = write_grouped(
-        [JournalSource(source)], out.write, header=header, filter_bits=filter_bits
+        [JournalSource(source)], out.write, header=header, beside=BesideMessages(filter_bits)
     )
     return out.getvalue(), summary.sidecar_position
 

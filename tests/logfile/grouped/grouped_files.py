@@ -8,6 +8,7 @@ from tests.logfile.log_files import FILESYSTEM, Model, append, make_journal
 from tierdex.logfile.grouped.file import GroupedFile
 from tierdex.logfile.grouped.merge import write_grouped
 from tierdex.logfile.grouped.sources import JournalSource
+from tierdex.logfile.grouped.writer import BesideMessages
 from tierdex.logfile.journal.file import SealedJournal
 from tierdex.logfile.layout import Codec
 
@@ -23,10 +24,15 @@ def sealed_of(folder, calls, model, *, uuid=bytes(range(16)), **other) -> Sealed
     return SealedJournal.open(FILESYSTEM, path)
 
 
-def grouped_bytes(sources, header, *, page_bytes=1024, codec=Codec.LZ4, **other) -> bytes:
+def grouped_bytes(
+    sources, header, *, page_bytes=1024, codec=Codec.LZ4, shared_by=(), on_progress=None, **beside
+) -> bytes:
     out = io.BytesIO()
     header = header.grouped(page_bytes=page_bytes, codec=codec)
-    summary = write_grouped(sources, out.write, header=header, **other)
+    summary = write_grouped(
+        sources, out.write, header=header, beside=BesideMessages(**beside), shared_by=shared_by,
+        on_progress=on_progress,
+    )  # fmt: skip
     data = out.getvalue()
     assert summary.bytes == len(data)
     return data

@@ -44,6 +44,7 @@ from tierdex.log_service.recovery.mending import ends_of
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import write_grouped
 from tierdex.logfile.grouped.sources import ForgettingSource, JournalSource
+from tierdex.logfile.grouped.writer import BesideMessages
 from tierdex.logfile.journal.file import Journal
 from tierdex.logfile.layout import PAGE_BYTES_DEFAULT, Codec
 from tierdex.logfile.queue_ends import QueueEnds
@@ -223,7 +224,7 @@ class LogKind:
                 [ForgettingSource(JournalSource(journal), forgotten.places)],
                 out.write,
                 header=journal.header.grouped(page_bytes=PAGE_BYTES_DEFAULT, codec=Codec.LZ4),
-                extra=extra,
+                beside=BesideMessages(extra=extra),
             )
             out.flush()
         finally:

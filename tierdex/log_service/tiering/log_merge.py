@@ -41,6 +41,7 @@ from tierdex.log_service.tiering.published_merge import publish_merged
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import QueueGapError, write_grouped
 from tierdex.logfile.grouped.sources import ForgettingSource
+from tierdex.logfile.grouped.writer import BesideMessages
 from tierdex.logfile.header import LogHeader
 from tierdex.logfile.layout import COLD_PAGE_BYTES, Codec, Form
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
@@ -275,8 +276,10 @@ class LogMerging:
             rows = [source.rows for source in sources]
             write_grouped(
                 [ForgettingSource(each, forgotten.places) for each in rows],
-                out.write, header=header, extra=extra,
-                queue_table=ends.encode() if len(ends) else None,
+                out.write, header=header,
+                beside=BesideMessages(
+                    extra=extra, queue_table=ends.encode() if len(ends) else None
+                ),
                 shared_by=rows if group[0].row is not None else (),  # a stream may have read some
                 on_progress=advance,
             )  # fmt: skip

@@ -10,14 +10,19 @@ Depends on errors, header, queue_groups, shares and writer.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError
 from tierdex.logfile.grouped.queue_groups import QueueRows
 from tierdex.logfile.grouped.shares import MergePlan, join_shares
-from tierdex.logfile.grouped.writer import GroupedSummary, GroupedWriter
+from tierdex.logfile.grouped.writer import (
+    NOTHING_BESIDE,
+    BesideMessages,
+    GroupedSummary,
+    GroupedWriter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,9 +49,7 @@ def write_grouped(
     write: Callable[[Buffer], None],
     *,
     header: LogHeader,
-    filter_bits: int = 8,
-    extra: Mapping[str, Any] | None = None,
-    queue_table: bytes | None = None,
+    beside: BesideMessages = NOTHING_BESIDE,
     shared_by: Sequence[GroupedSource] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> GroupedSummary:
@@ -58,8 +61,7 @@ def write_grouped(
     """
     plan = plan_merge(sources)
     writer = GroupedWriter(
-        write, header=header, names=plan.names, queues=plan.queues, filter_bits=filter_bits,
-        extra=extra, queue_table=queue_table,
+        write, header=header, names=plan.names, queues=plan.queues, beside=beside,
         shares=join_shares(shared_by, plan).encode() if shared_by else None,
     )  # fmt: skip
     done = 0

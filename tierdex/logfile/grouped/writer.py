@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -61,6 +62,17 @@ class GroupedSummary:
     footer_crc: int
 
 
+class BesideMessages(NamedTuple):
+    """What a grouped file holds beside its messages."""
+
+    filter_bits: int = 8  # of its filter; 0: none
+    extra: Mapping[str, Any] = MappingProxyType({})
+    queue_table: bytes | None = None  # where the queues end that it does not hold
+
+
+NOTHING_BESIDE: Final = BesideMessages()
+
+
 class GroupedWriter:
     """Packs messages that come in order of their queues, and in a queue of their offsets."""
 
@@ -71,9 +83,7 @@ class GroupedWriter:
         header: LogHeader,
         names: tuple[np.ndarray, np.ndarray],
         queues: QueueRows,
-        filter_bits: int = 8,
-        extra: Mapping[str, Any] | None = None,
-        queue_table: bytes | None = None,
+        beside: BesideMessages,
         shares: bytes | None = None,
     ) -> None:
         """Write the header. `names` are (ends i8, bytes u1) of the topics, in order, as `queues` knows them.
@@ -87,9 +97,9 @@ class GroupedWriter:
         self._uuid = header.uuid
         self._ends, self._names = names
         self._queues = queues
-        self._filter_bits = filter_bits
-        self._extra = dict(extra or {})
-        self._more = {Part.QUEUE_TABLE: queue_table, Part.SHARES: shares}
+        self._filter_bits = beside.filter_bits
+        self._extra = dict(beside.extra)
+        self._more = {Part.QUEUE_TABLE: beside.queue_table, Part.SHARES: shares}
         self._counts = queues.counts.astype(np.uint32)
         self._topic_of = queues.topics.astype(np.uint32)
         self._totals = np.zeros((len(self._ends), 4), np.int64)
