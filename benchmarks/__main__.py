@@ -27,6 +27,7 @@ PARTS = (
     "log_peers",
     "message_log",
     "one_way",
+    "lake",
 )
 
 

@@ -30,6 +30,7 @@ TITLES = {
     13: "Other logs and queues",
     14: "The message log beside its floors",
     15: "One way",
+    16: "Lake",
 }  # fmt: skip
 
 
