@@ -216,7 +216,8 @@ class MemorySearch:
                 reader, few = step.search(lookup, *times)
             except TierdexError:
                 return  # closed, damaged: the general path meets it again and says so
-            is_told = few is NOTHING and trace is None
+            # The files that were not asked for their times or topic are noted last, with their reasons.
+            is_told = few is NOTHING and (trace is None or reader is None)
             if not is_told and not self._take_published(step, reader, few, begun):
                 return
         beyond = self._plan.files.beyond
