@@ -96,8 +96,7 @@ def open_view(places: Places, settings: Settings, seams: Seams, *, adopt: bool =
     )
     manifests = ManifestFollower(
         settings=settings,
-        clock=seams.clock,
-        ids=seams.ids,
+        seams=seams,
         store=_for_purpose(store, MANIFESTS),
         files=_for_purpose(store, LOOKUPS),
         table=table,

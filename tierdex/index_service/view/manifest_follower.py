@@ -65,14 +65,13 @@ from tierdex.lifecycle.table.file_handle import FileHandle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tierdex.clock import Clock
-    from tierdex.ids import IdSource
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.index_service.view.shelf import LocalFiles
     from tierdex.lifecycle.manifests.file_row import FileRef, FileRow
     from tierdex.lifecycle.manifests.live_record import LiveRecord
     from tierdex.lifecycle.table.file_table import FileTable
+    from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
 
@@ -90,8 +89,7 @@ class ManifestFollower:
         self,
         *,
         settings: Settings,
-        clock: Clock,
-        ids: IdSource,
+        seams: Seams,
         store: Store,
         files: Store,
         table: FileTable,
@@ -100,9 +98,9 @@ class ManifestFollower:
     ) -> None:
         """Read manifests from `store`; published files are read from `files`, the same one."""
         self._settings = settings
-        self._clock = clock
-        self._time = StoreTime(clock)
-        self._ids = ids
+        self._clock = seams.clock
+        self._time = StoreTime(seams.clock)
+        self._ids = seams.ids
         self._store = store
         self._files = files
         self._table = table
