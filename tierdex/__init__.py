@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         ReadAnswer,
         TimerHour,
     )
-    from tierdex.log_service.append.pending import PendingAppend, PendingBatch
+    from tierdex.log_service.append.commit import PendingAppend, PendingBatch
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.read.queue_reader import QueueReader
     from tierdex.settings import Settings
@@ -133,7 +133,7 @@ _HOMES = {
         "AppendReceipt", "FoundMessages", "LogFileInfo", "Message", "ReadAnswer", "TimerHour",
     ),
     "tierdex.log_service.message_log": ("MessageLog",),
-    "tierdex.log_service.append.pending": ("PendingAppend", "PendingBatch"),
+    "tierdex.log_service.append.commit": ("PendingAppend", "PendingBatch"),
     "tierdex.log_service.read.queue_reader": ("QueueReader",),
     "tierdex.settings": ("Settings",),
     "tierdex.times": ("Time",),

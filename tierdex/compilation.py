@@ -1,6 +1,6 @@
 """The callback for kernel compilation, which takes seconds with a cold cache and looks like a hang.
 
-`fileparts/kernels/compile.py` tells; the command line shows it on a terminal (`compiling_line`).
+`fileparts/kernels/compile.py` tells; the command line shows it on a terminal (`stderr_lines`).
 Apart from both, so that who wants to be told need not load numba. Depends on nothing.
 """
 

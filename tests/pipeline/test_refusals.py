@@ -13,8 +13,12 @@ from tierdex import Index
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.indexfile.row_bounds import RowBounds
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, SEQUENCE_SCHEMA
-from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
+from tierdex.indexfile.schema import (
+    MESSAGE_SCHEMA,
+    PARQUET_ROW_SCHEMA,
+    SEQUENCE_SCHEMA,
+    TEXT_LINE_SCHEMA,
+)
 from tierdex.pipeline import collect_garbage, key_is, lookup, merge, verify
 from tierdex.pipeline.indexing.build_job import parse_bucket
 from tierdex.pipeline.jobs.job_store import StoreLink

@@ -2,7 +2,7 @@
 
 `Index` inherits these verbs. Each raises ClosedError once the index is closed.
 
-Depends on answer, answer_age, disk_errors, errors, health, peers, query_guard, receipt, storage_layer
+Depends on answer, answer_age, disk_errors, errors, health, opening.components, peers, receipt, storage_layer
 and times.
 """
 
@@ -16,7 +16,7 @@ from tierdex.index_service.answer import KnownTopics
 from tierdex.index_service.answer_age import AnswerAge
 from tierdex.index_service.forget.receipt import Receipt, name_of_request
 from tierdex.index_service.health import CLOSED, UNREAD, NotReady
-from tierdex.index_service.query_guard import QueryGuard, refuse_closed
+from tierdex.index_service.opening.components import QueryGuard, refuse_closed
 from tierdex.storage_layer.metered import NOTHING_ASKED, MeteredStore
 from tierdex.times import to_ms
 

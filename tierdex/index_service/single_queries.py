@@ -1,6 +1,6 @@
 """Single queries that memory does not answer alone: whether it may begin one, and how it goes on behind it.
 
-Depends on answer_age, components, proof, query, query_guard, requests and peers.
+Depends on answer_age, components, proof, query, requests and peers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from tierdex.index_service.requests.query import QueryValues, make_request
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.answer_age import AnswerAge
-    from tierdex.index_service.opening.components import Components
+    from tierdex.index_service.opening.components import Components, QueryGuard
     from tierdex.index_service.query.memory_search import Begun
-    from tierdex.index_service.query_guard import QueryGuard
     from tierdex.index_service.requests.id_time import Narrowed
     from tierdex.index_service.requests.query import QueryRequest
 

@@ -3,7 +3,7 @@
 A page of entries is taken first, and what it lacks of live ones behind it: after a rewrite of the table the
 newest entry of a key is nearly always the live one. Batches as tables are filtered column by column.
 
-Depends on answer, answer_age, batch, opening, peers, query, query_guard, requests, single_queries, tables,
+Depends on answer, answer_age, batch, opening, peers, query, requests, single_queries, tables,
 errors and numpy.
 """
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from tierdex.column_types import Lookup
     from tierdex.index_service.answer import Answer, Histogram, Missing
     from tierdex.index_service.answer_age import AnswerAge
-    from tierdex.index_service.opening.components import Components
+    from tierdex.index_service.opening.components import Components, QueryGuard
     from tierdex.index_service.query.memory_search import Begun
-    from tierdex.index_service.query_guard import QueryGuard
     from tierdex.index_service.requests.id_time import Narrowed
     from tierdex.index_service.single_queries import SingleQueries
     from tierdex.index_service.tables.live_entries import View

@@ -1,4 +1,4 @@
-"""The schema of an item: the required columns plus the caller's own location fields.
+"""The schema of an item: the required columns plus the caller's own location fields, or a file of rows.
 
 An item's dtype is `key_hash u8 @0, link u4 @8, tag u4 @12, timestamp i8 @16`, then the schema's
 fields in order, each aligned to its own width, padded to a multiple of 8 bytes. The hash-table code
@@ -217,3 +217,28 @@ def join_rows(parts: Sequence[np.ndarray]) -> np.ndarray:
     dtype = parts[0].dtype
     plain = np.dtype((np.void, dtype.itemsize))
     return np.concatenate([part.view(plain) for part in parts]).view(dtype)
+
+
+PARQUET_ROW_SCHEMA: Final = Schema(
+    (
+        SchemaField("source", "<u4", dictionary=True),
+        SchemaField("row_group", "<u4"),
+        SchemaField("row", "<u8"),
+    )
+)
+TEXT_LINE_SCHEMA: Final = Schema(
+    (
+        SchemaField("source", "<u4", dictionary=True),
+        SchemaField("size", "<u4"),
+        SchemaField("offset", "<i8"),
+    )
+)
+# A line that belongs to a queue as well.
+QUEUED_LINE_SCHEMA: Final = Schema((*TEXT_LINE_SCHEMA.fields, SchemaField("queue_id", "<i4")))
+# A row of a lake's table: the file by its number in the table's state, the row by its place in the file.
+TABLE_ROW_SCHEMA: Final = Schema(
+    (
+        SchemaField("table_file", "<u4"),
+        SchemaField("position", "<u8"),
+    )
+)

@@ -11,13 +11,13 @@ import numpy as np
 
 from tierdex.errors import InvalidRequestError, OffsetMismatchError
 from tierdex.log_service.append.appender import ExpectationFailedError
+from tierdex.log_service.append.commit import PendingAppend, PendingBatch
 from tierdex.log_service.append.message_columns import (
     check_deliver_at,
     check_due,
     check_message,
     check_messages,
 )
-from tierdex.log_service.append.pending import PendingAppend, PendingBatch
 from tierdex.value_rules import INT64_MAX, check_integer, check_key
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.index_service.index import Index
-    from tierdex.log_service.append.pending import PendingAppend, PendingBatch
+    from tierdex.log_service.append.commit import PendingAppend, PendingBatch
     from tierdex.log_service.keys.followed_index import FollowedIndex
     from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.log_service.log_components import LogComponents

@@ -13,10 +13,9 @@ from tierdex.app.cli.commands.keys import open_key_file
 from tierdex.app.cli.commands.serve import Served, run, server_settings
 from tierdex.app.cli.inputs.opening import DEFAULT_DATA, holds_log, parse_settings
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.compiling_line import show_compilations
 from tierdex.app.cli.terminal.exits import reporting, say
-from tierdex.app.cli.terminal.log_lines import show_warnings_with_fields
 from tierdex.app.cli.terminal.progress_bar import progress_bar
+from tierdex.app.cli.terminal.stderr_lines import show_compilations, show_warnings_with_fields
 from tierdex.errors import InvalidRequestError
 
 TRY_INDEX = """

@@ -8,7 +8,7 @@ import tierdex
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.ids import SeededIds
-from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
+from tierdex.indexfile.schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
 from tierdex.storage_layer.memory import MemoryStore
 
 SMALL = {"slot_count": 64, "item_capacity": 1024, "background": False, "remote_interval": 0}

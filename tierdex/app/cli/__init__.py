@@ -4,7 +4,7 @@ Exit codes: 0 found or done, 1 error, 2 usage, 3 not found, 4 incomplete (which 
 `tierdex spark ...` is a group of its own (spark.py). Commands import heavy modules when they run,
 so that `--help` is quick.
 
-Depends on commands, compiling_line and log_lines.
+Depends on commands and stderr_lines.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import os
 import sys
 
 from tierdex.app.cli.commands import make_cli
-from tierdex.app.cli.terminal.compiling_line import show_compilations
-from tierdex.app.cli.terminal.log_lines import show_warnings_with_fields
+from tierdex.app.cli.terminal.stderr_lines import show_compilations, show_warnings_with_fields
 
 
 def main() -> None:

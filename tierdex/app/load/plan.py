@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tierdex.app.load.csv_rows import CsvFormat
 from tierdex.errors import InvalidRequestError
 from tierdex.files.row_templates import Template
-from tierdex.indexfile.source_schema import (
+from tierdex.indexfile.schema import (
     PARQUET_ROW_SCHEMA,
     QUEUED_LINE_SCHEMA,
     TEXT_LINE_SCHEMA,

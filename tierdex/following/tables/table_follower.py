@@ -36,7 +36,7 @@ from tierdex.files.table_columns import TableColumns
 from tierdex.following.patience import Patience
 from tierdex.following.status import FollowStatus
 from tierdex.following.tables.table_rows import FileRows, RowNames
-from tierdex.indexfile.source_schema import TABLE_ROW_SCHEMA
+from tierdex.indexfile.schema import TABLE_ROW_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

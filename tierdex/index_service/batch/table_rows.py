@@ -19,8 +19,7 @@ from tierdex.index_service.answer import Missing
 from tierdex.index_service.batch.arrow_table import SCHEMA, table_of
 from tierdex.index_service.tables.live_entries import address_of_file
 from tierdex.indexfile.layout import TOPIC_MASK
-from tierdex.indexfile.schema import TOPIC_DICTIONARY
-from tierdex.indexfile.source_schema import TABLE_ROW_SCHEMA
+from tierdex.indexfile.schema import TABLE_ROW_SCHEMA, TOPIC_DICTIONARY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The components of an open index: how they are made over its view, and how they are closed.
+"""The components of an open index: how they are made over its view, guarded, and closed.
 
 Depends on ingest, peers, query, requests, view and the ground.
 """
@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tierdex.disk_errors import raise_typed
 from tierdex.errors import ClosedError
 from tierdex.index_service.ingest.watermark import Watermarks
 from tierdex.index_service.query.executor import LookupExecutor
@@ -216,3 +217,31 @@ def start_threads(components: Components, threads: list[WorkerThread]) -> None:
         for thread in threads:
             thread.ask_to_stop()
         raise
+
+
+class QueryGuard:
+    """Shows a query every put that returned, and raises rather than let a closed index look empty."""
+
+    __slots__ = ("_components", "_writer")
+
+    def __init__(self, components: Components, writer: Writer | None) -> None:
+        self._components = components
+        self._writer = writer
+
+    def __enter__(self) -> None:
+        refuse_closed(self._components)
+        if self._writer is not None and self._writer.has_buffered:
+            self._writer.show_buffered()
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object
+    ) -> None:
+        refuse_closed(self._components)
+        raise_typed(error)
+
+
+def refuse_closed(components: Components) -> None:
+    """Raise ClosedError when the index was closed, ForkedError in a child of the process it belongs to."""
+    refusal = components.refusal
+    if refusal is not None:
+        raise type(refusal)(*refusal.args)  # a new one each time: tracebacks add up

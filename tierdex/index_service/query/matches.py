@@ -16,7 +16,7 @@ import numpy as np
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.readers.entries import RowDecoder
 from tierdex.index_service.requests.repeats import EntrySet
-from tierdex.indexfile.source_schema import TABLE_ROW_SCHEMA
+from tierdex.indexfile.schema import TABLE_ROW_SCHEMA
 
 if TYPE_CHECKING:
     from tierdex.fileparts.dictionary import Dictionaries

@@ -1,4 +1,4 @@
-"""One group commit: its waiters and its progress.
+"""One group commit: its waiters and its progress, and the staged appends that wait for it.
 
 Threads wait at the gate of a level, a lock that is opened once and that each passes on; coroutines have
 themselves called back, so one future serves all of a commit. A commit that fails opens every gate.
@@ -9,7 +9,7 @@ Depends on clock, errors and levels.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tierdex.clock import Bell
 from tierdex.errors import raised_anew
@@ -17,6 +17,8 @@ from tierdex.log_service.levels import Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy as np
 
     from tierdex.errors import TierdexError
 
@@ -99,3 +101,19 @@ class Commit:
         due = [callback for level, callback in self._callbacks if self.is_settled(level)]
         self._callbacks = [each for each in self._callbacks if not self.is_settled(each[0])]
         return due
+
+
+class PendingAppend(NamedTuple):
+    """An append that was staged: its offset, and the commit that brings it to the level asked for."""
+
+    offset: int
+    commit: Commit
+    level: Level
+
+
+class PendingBatch(NamedTuple):
+    """A batch that was staged: the offset of each row (i8), and the commit that brings all to the level."""
+
+    offsets: np.ndarray
+    commit: Commit
+    level: Level

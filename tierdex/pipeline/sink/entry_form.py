@@ -14,8 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from tierdex.errors import InvalidRequestError
-from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, message_schema
-from tierdex.indexfile.source_schema import PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA
+from tierdex.indexfile.schema import (
+    MESSAGE_SCHEMA,
+    PARQUET_ROW_SCHEMA,
+    TEXT_LINE_SCHEMA,
+    Schema,
+    message_schema,
+)
 
 LOCATION_SCHEMAS: Final = (MESSAGE_SCHEMA, PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA)
 _STRINGS = frozenset({"string", "varchar", "char"})

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import logging
-from tierdex.app.cli.terminal.log_lines import show_warnings_with_fields
+from tierdex.app.cli.terminal.stderr_lines import show_warnings_with_fields
 show_warnings_with_fields()
 logger = logging.getLogger("tierdex.anything")
 logger.info("unseen")

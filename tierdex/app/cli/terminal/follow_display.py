@@ -2,7 +2,7 @@
 
 The trouble itself is a warning of the follower, which every form of stderr has.
 
-Depends on compiling_line, following.status, clock and rich.
+Depends on stderr_lines, following.status, clock and rich.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tierdex.app.cli.terminal.compiling_line import shown_by
+from tierdex.app.cli.terminal.stderr_lines import shown_by
 from tierdex.clock import Bell, SystemClock
 
 if TYPE_CHECKING:

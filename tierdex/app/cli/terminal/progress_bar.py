@@ -1,6 +1,6 @@
 """Progress bars on stderr, only when it is a terminal.
 
-Depends on compiling_line and rich.
+Depends on stderr_lines and rich.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tierdex.app.cli.terminal.compiling_line import shown_by
+from tierdex.app.cli.terminal.stderr_lines import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -22,13 +22,13 @@ from tierdex.app.http.codecs.arrow_stream import read_stream
 from tierdex.app.http.schemas.message_models import MessagesToAppend, MessageToAppend
 from tierdex.app.http.schemas.validation import parse_json, validate, validate_json
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
-from tierdex.log_service.append.pending import PendingBatch
+from tierdex.log_service.append.commit import PendingBatch
 from tierdex.times import as_meant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tierdex.log_service.append.pending import PendingAppend
+    from tierdex.log_service.append.commit import PendingAppend
     from tierdex.log_service.message_log import MessageLog
     from tierdex.settings import Settings
     from tierdex.value_rules import Durability

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from tierdex.app.documents import answer_document
 from tierdex.app.http.body import JSON, read_body, request_body
-from tierdex.app.http.codecs.arrow_entries import rows_of_arrow
+from tierdex.app.http.codecs.arrow_entries import column_of, rows_of_arrow, topics_in
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, read_stream, write_stream
 from tierdex.app.http.codecs.json_entries import read_entries, read_lines
 from tierdex.app.http.codecs.json_lookups import (
@@ -26,7 +26,6 @@ from tierdex.app.http.codecs.json_lookups import (
     read_lookups,
 )
 from tierdex.app.http.codecs.put_rows import OneEntry
-from tierdex.app.http.codecs.topic_column import column_of, topics_in
 from tierdex.app.http.hints import hints_of
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.schemas.key_models import Histogram, Journey

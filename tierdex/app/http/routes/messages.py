@@ -22,6 +22,7 @@ from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annota
 from starlette.responses import Response
 
 from tierdex.app.http.body import JSON, read_body, request_body
+from tierdex.app.http.codecs.arrow_entries import topics_in
 from tierdex.app.http.codecs.arrow_stream import ARROW_STREAM, write_stream
 from tierdex.app.http.codecs.messages_in import (
     OneMessage,
@@ -30,7 +31,6 @@ from tierdex.app.http.codecs.messages_in import (
     read_messages,
 )
 from tierdex.app.http.codecs.messages_out import found_document, messages_document, messages_stream
-from tierdex.app.http.codecs.topic_column import topics_in
 from tierdex.app.http.hints import hints_of
 from tierdex.app.http.openapi import operation_id, refusals
 from tierdex.app.http.routes.entries import NDJSON
@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from tierdex.app.http.codecs.messages_in import MessageColumns
     from tierdex.app.http.service import Service
     from tierdex.log_service.answer import FoundMessages, ReadAnswer
-    from tierdex.log_service.append.commit import Commit
-    from tierdex.log_service.append.pending import PendingBatch
+    from tierdex.log_service.append.commit import Commit, PendingBatch
     from tierdex.log_service.message_log import MessageLog
 
 _SMALL_BODY_BYTES = 16 * 1024  # parsed on the event loop: a thread costs more

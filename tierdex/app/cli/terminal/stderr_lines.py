@@ -1,4 +1,4 @@
-"""A line on the terminal while kernels compile: with a cold cache a command is silent for seconds.
+"""Lines on stderr: one while kernels compile, which is silent for seconds otherwise; and warnings.
 
     compiling kernels, once: 7 in 4 s
 
@@ -8,9 +8,10 @@ the words in its own line (`shown_by`), or it would draw over this one. Depends 
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from tierdex.compilation import compilations
 
@@ -58,3 +59,22 @@ def shown_by(show: Callable[[str], object]) -> Iterator[None]:
         yield
     finally:
         compilations.watchers = before
+
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def show_warnings_with_fields() -> None:
+    """Write unhandled warnings with their fields, which Python's default handler omits."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Line())
+
+
+class _Line(logging.Formatter):
+    """`message: name=value ...`, and the traceback where there is one."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        fields = [
+            f"{name}={value}" for name, value in vars(record).items() if name not in _STANDARD
+        ]
+        return ": ".join(each for each in (record.message, " ".join(fields)) if each)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from functools import partial
 
-from tierdex.app.cli.terminal.compiling_line import CompilingLine, on_terminal, show_compilations
 from tierdex.app.cli.terminal.progress_bar import progress_bar
+from tierdex.app.cli.terminal.stderr_lines import CompilingLine, on_terminal, show_compilations
 from tierdex.compilation import compilations
 
 
