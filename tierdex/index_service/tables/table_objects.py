@@ -24,7 +24,7 @@ import json
 import logging
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -32,10 +32,10 @@ from tierdex.errors import CorruptFileError, NotFoundError, TierdexError
 from tierdex.index_service.tables.table_log import state_of_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from tierdex.clock import Clock
-    from tierdex.index_service.tables.followed_tables import FollowedTables
+    from tierdex.index_service.tables.table_log import TableLog
     from tierdex.index_service.tables.table_state import DeletesPlace, TableState
     from tierdex.storage_layer.base import Store
 
@@ -113,6 +113,19 @@ class _Pending(NamedTuple):
     number: int  # the newest file that may have entries of it
 
 
+class LocalTables(Protocol):
+    """The tables of a data folder, as their publisher reads them."""
+
+    def local_states(self) -> Iterable[tuple[str, TableState]]:
+        """Return topics and states, of tables that this folder follows."""
+
+    def log_of(self, topic: str) -> TableLog:
+        """Return the log of a topic's state."""
+
+    def last_look(self, topic: str) -> Mapping[str, Any]:
+        """Return what the follower last saw of a topic's table."""
+
+
 class TablePublisher:
     """Publishes the states of one node's tables, once their entries are published. One thread at a time."""
 
@@ -120,7 +133,7 @@ class TablePublisher:
 
     def __init__(
         self,
-        tables: FollowedTables,
+        tables: LocalTables,
         store: Store,
         clock: Clock,
         unpublished: Callable[[], list[int]],
