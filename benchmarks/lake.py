@@ -50,7 +50,7 @@ def rows(count: int, first: int) -> pa.Table:
     letters = np.random.default_rng(first).integers(97, 123, (count, 16), np.uint8)
     keys = pa.Array.from_buffers(
         pa.string(), count,
-        [None, pa.py_buffer(np.arange(0, 16 * count + 1, 16, np.int32)), pa.py_buffer(letters)],
+        [None, pa.py_buffer(np.arange(0, 16 * count + 1, 16, dtype=np.int32)), pa.py_buffer(letters)],
     )  # fmt: skip
     numbers = np.arange(first, first + count)
     return pa.table(
@@ -72,7 +72,8 @@ class DeltaLake:
         import deltalake
 
         self.path = folder / "delta"
-        self.source, self.options = f"delta:{self.path}", None
+        self.source = f"delta:{self.path}"
+        self.options: dict[str, str] = {}
         self.keys: list[str] = []
         for number in range(FILES):
             part = rows(count // FILES, number * (count // FILES))
@@ -84,7 +85,7 @@ class DeltaLake:
         import deltalake
         import duckdb
 
-        self.table = deltalake.DeltaTable(self.path)
+        self.table: Any = deltalake.DeltaTable(self.path)
         self.files = [file.removeprefix("file://") for file in self.table.file_uris()]
         self._sql = deltalake.QueryBuilder().register("t", self.table)
         self._duck = duckdb.connect()
@@ -179,7 +180,7 @@ def ratio(
 def compare(bench: Bench, name: str, lake: DeltaLake, index: Any, data: Path) -> None:
     """Add rows: a row and a place by key beside each peer; bytes and requests that a row takes."""
     keys = lake.keys[:: max(1, len(lake.keys) // LOOKUPS)][:LOOKUPS]
-    with MessageFetcher(data, ShowSettings()) as messages:
+    with MessageFetcher(data, ShowSettings.model_validate({})) as messages:
 
         def place(number: int) -> float:
             return _each(lambda key: index.query("t", key=key), keys)
@@ -217,19 +218,19 @@ class _Counted:
         self.requests = self.bytes = 0
 
     def __enter__(self) -> None:
-        self._read = RangeFile.read_at
+        self._read: Any = RangeFile.read_at
 
         def read_at(file: RangeFile, position: int, length: int) -> bytes:
             before = file.requests, file.bytes
-            data = self._read(file, position, length)
+            data: bytes = self._read(file, position, length)
             self.requests += file.requests - before[0]
             self.bytes += file.bytes - before[1]
             return data
 
-        RangeFile.read_at = read_at  # type: ignore[method-assign]
+        setattr(RangeFile, "read_at", read_at)  # noqa: B010 - a counter for as long as it is open
 
     def __exit__(self, *raised: object) -> None:
-        RangeFile.read_at = self._read  # type: ignore[method-assign]
+        setattr(RangeFile, "read_at", self._read)  # noqa: B010
 
 
 def _each(call: Callable[[str], Any], keys: list[str]) -> float:
