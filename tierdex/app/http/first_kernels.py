@@ -60,7 +60,10 @@ class FirstKernels:
         writes = self._writes_index or self._writes_log
         try:
             if writes:
-                with tempfile.TemporaryDirectory(prefix="tierdex-warm-up-") as folder:
+                with tempfile.TemporaryDirectory(
+                    prefix="tierdex-warm-up-",
+                    ignore_cleanup_errors=True,  # of a service that ends while it loads
+                ) as folder:
                     (_use_log if self._writes_log else _use_index)(Path(folder))
             row_text.warm_up()
             if not writes:
