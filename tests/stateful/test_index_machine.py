@@ -233,7 +233,7 @@ def test_index_does_what_the_model_says():
     run_state_machine_as_test(
         IndexMachine,
         settings=settings(
-            max_examples=60,
+            max_examples=30,
             stateful_step_count=30,
             deadline=None,
             derandomize=True,

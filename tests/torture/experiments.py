@@ -264,7 +264,7 @@ EXPERIMENTS = (
     ),
     Experiment(
         "simulation", "everything at once by a seeded scheduler", "seeds", _simulation,
-        dose=10_000, small_dose=60, minutes=30,
+        dose=10_000, small_dose=30, minutes=30,
     ),
     Experiment(
         "interleaving", "threads that change places at any line, as a seed says", "seeds",

@@ -39,13 +39,13 @@ REACHED = {
     **dict.fromkeys(
         ("put", "put_at_another_time", "put_batch", "query", "query_batch", "flush", "roll", "compact",
          "work", "expire", "pass_time", "step_clock", "break_store", "mend", "reopen", "kill",
-         "kill_within", "cut_power", "lose_disk"), 15,
+         "kill_within", "cut_power", "lose_disk"), 7,
     ),
     **{f"step of {name}": 300 for name in ("compactor", "publisher", "flush", "refresh", "tend")},
-    "sealed": 200, "compacted": 200, "published": 200, "merged": 10, "files expired": 20,
-    "expired": 100, "faded": 1000,
-    "collected": 20, "crash within a call": 20, "crash beside store faults": 10,
-    "unsynced effect kept": 100, "unsynced effect lost": 100, "UnavailableError": 2, "fail-before": 50,
+    "sealed": 100, "compacted": 100, "published": 100, "merged": 5, "files expired": 10,
+    "expired": 50, "faded": 500,
+    "collected": 10, "crash within a call": 10, "crash beside store faults": 5,
+    "unsynced effect kept": 50, "unsynced effect lost": 50, "UnavailableError": 2, "fail-before": 25,
     **dict.fromkeys(
         ("fail-after", "timeout-before", "timeout-after", "refused", "short-body", "altered-body"), 3
     ),

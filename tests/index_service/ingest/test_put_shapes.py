@@ -161,7 +161,7 @@ def model(tmp_path_factory):
         yield Model(index)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(put=puts())
 def test_whatever_the_shape_its_names_find_the_message(model, put):
     given, keys, message_id, _ = put
@@ -169,7 +169,7 @@ def test_whatever_the_shape_its_names_find_the_message(model, put):
     model.check(str(given["topic"]), keys, message_id)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(put=puts(), wrong=wrong, after=puts())
 def test_a_wrong_argument_is_named_and_nothing_is_done(model, put, wrong, after):
     given, keys, message_id, _ = put

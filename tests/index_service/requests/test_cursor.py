@@ -288,7 +288,7 @@ def test_a_forged_place_never_makes_a_sound_file_look_damaged(index, form):
         index.run_compaction()
     assert [file.state for file in index.files()] == [form]
     rest = offsets(index.query("orders", key="A"))[1:]
-    for place in [*range(1000), -3, 1 << 40, (1 << 63) - 1, -(1 << 63)]:
+    for place in [*range(0, 1000, 3), -3, 1 << 40, (1 << 63) - 1, -(1 << 63)]:
         answer = index.query("orders", key="A", max_count=63, cursor=forged(index, place))
         assert answer.complete
         assert offsets(answer) == rest

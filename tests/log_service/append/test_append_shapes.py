@@ -220,7 +220,7 @@ def model(tmp_path_factory):
         yield Model(log, clock)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @drawn(append=appends(), expects=st.booleans())
 def test_whatever_the_shape_the_message_is_read(model, append, expects):
     _, queue, _ = append
@@ -229,7 +229,7 @@ def test_whatever_the_shape_the_message_is_read(model, append, expects):
     model.check(queue)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @drawn(append=appends(), wrong=wrong, after=appends())
 def test_a_wrong_argument_is_named_and_nothing_is_done(model, append, wrong, after):
     given, queue, _ = append
@@ -261,7 +261,7 @@ def test_another_offset_than_the_next_is_refused_with_the_right_one(model, appen
 DUE = times(st.integers(NOW - 10**9, NOW + 10**9))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @drawn(append=appends(), due=DUE)
 def test_a_message_with_a_time_of_delivery_goes_to_its_queue_then(model, append, due):
     given, queue, (timestamp, *rest) = append

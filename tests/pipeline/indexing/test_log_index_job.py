@@ -14,7 +14,7 @@ from tierdex.pipeline.lookups.message_join import MessageJoin
 from tierdex.pipeline.merging.merge_job import merge_runs
 from tierdex.storage_layer.metered import RequestCounts
 
-COUNT = 400  # of each of two files
+COUNT = 100  # of each of two files
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,7 @@ def test_bodies_that_arrive_together_stay_within_the_budget(server):
         statuses.append(refused(server, kind, body))
 
     peak_begins_anew(server)
-    for _ in range(4):  # each round leaves other pieces behind in the allocator
+    for _ in range(2):  # each round leaves other pieces behind in the allocator
         threads = [threading.Thread(target=send) for _ in range(12)]
         for thread in threads:
             thread.start()
