@@ -35,6 +35,7 @@ MATRIX = {
     ("POST", "/v1/entries:batchGet"): READ,
     ("POST", "/v1/entries:unpublished"): READ,
     ("GET", "/v1/topics"): READ,
+    ("GET", "/v1/tables"): READ,
     ("GET", "/v1/access"): READ,
     ("GET", "/v1/histogram"): READ,
     ("GET", "/v1/journeys"): READ,
