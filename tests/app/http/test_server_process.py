@@ -57,7 +57,7 @@ def running(data, *arguments):
 
 def test_acknowledged_entries_are_there_after_an_orderly_stop(tmp_path):
     with running(tmp_path) as server, server.client() as client:
-        assert client.put(**ENTRY, keys=["k"], durability="received") == "os"  # it did better
+        assert client.put(**ENTRY, keys=["k"], durability="received") == "received"
         assert client.put_batch(**ENTRY, keys=[f"b{n}" for n in range(100)]) == "os"
         assert client.query("orders", key="k").entries
         with pytest.raises(errors.InvalidRequestError) as caught:
