@@ -195,8 +195,13 @@ class Interleaving:
 
     def _hand_over(self, actor, chosen):
         self.changes += 1
+        quiet, self._quiet = (
+            self._quiet,
+            False,
+        )  # it is this actor's, who may wait inside for a lock of ours
         self._hand_to(chosen)
         actor.baton.acquire()
+        self._quiet = quiet
         if self.failure is not None:
             raise Stopped
 

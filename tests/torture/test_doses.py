@@ -198,10 +198,6 @@ def test_threads_that_change_places_anywhere_find_what_was_put():
     assert changes > 200 * DOSES["interleaving"]
 
 
-@pytest.mark.skip(
-    reason="seed 0 of interleaved-log does not end since 25 Nov 2026: an actor stays in Tables.find of a "
-    "journal; issue 26's note has the dump. Mend it before this is trusted again"
-)
 def test_readers_of_a_log_answer_beside_every_change_of_its_files():
     asked = changes = 0
     for seed in range(DOSES["interleaved-log"]):
