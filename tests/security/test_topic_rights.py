@@ -102,7 +102,12 @@ QUERY_OF = {  # the query names a topic
     ("GET", "/v1/offsets"): "queue_id=0",
     ("GET", "/v1/queues"): "",
 }
-LISTS = {("GET", "/v1/topics"), ("GET", "/v1/tables"), ("GET", "/v1/journeys"), ("GET", "/v1/queues")}
+LISTS = {
+    ("GET", "/v1/topics"),
+    ("GET", "/v1/tables"),
+    ("GET", "/v1/journeys"),
+    ("GET", "/v1/queues"),
+}
 NO_TOPIC = {("GET", "/v1/access"), ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/docs")}
 EVERY_TOPIC = {  # what a right to some topics never reaches
     ("POST", "/v1/entries:unpublished"), ("GET", "/v1/timers"),
