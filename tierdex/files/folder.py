@@ -8,16 +8,31 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
-from tierdex.files.object_file import bucket_and_key, is_local, opened_file, path_of_address
+from tierdex.files.object_file import (
+    address_below,
+    bucket_and_key,
+    is_local,
+    opened_file,
+    path_of_address,
+)
+from tierdex.storage_layer.open import S3_PARAMETERS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from tierdex.files.object_file import RangeFile
     from tierdex.filesystem import FileSystem
     from tierdex.storage_layer.base import Store
+
+
+def with_parameters(address: str, options: Mapping[str, str]) -> str:
+    """Return an address with those of the options that are parameters of its store."""
+    said = {name: options[name] for name in S3_PARAMETERS if name in options}
+    return f"{address}?{urlencode(said)}" if said else address
 
 
 class FileFolder:
@@ -97,8 +112,7 @@ class FileFolder:
         """
         if name.startswith("file:/") and not name.startswith("file://"):
             name = "file://" + name.removeprefix("file:")  # as Hadoop writes it
-        is_whole = "://" in name or name.startswith("/")
-        address = name.replace("s3a://", "s3://", 1) if is_whole else f"{self.root}/{name}"
+        address = address_below(self.root, name).replace("s3a://", "s3://", 1)
         if self._is_local:
             address = str(path_of_address(address))
         steps = address.removeprefix(self.root + "/").split("/")

@@ -84,6 +84,16 @@ def address_of(text: str) -> str:
     return text.partition("?")[0].replace("s3a://", "s3://", 1)
 
 
+def is_address(name: str) -> bool:
+    """Say whether a name is a path or URL of its own, not one below a folder."""
+    return "://" in name or name.startswith("/")
+
+
+def address_below(root: str, name: str) -> str:
+    """Return the address of a name below a folder, or the name where it is an address of its own."""
+    return name if is_address(name) else f"{root.rstrip('/')}/{name}"
+
+
 def is_local(address: str) -> bool:
     """Return whether an address is that of a file of this machine."""
     return "://" not in address or address.startswith(_FILE_URL)

@@ -38,9 +38,10 @@ class KnownParquet:
                 self.metadata.row_group(n).num_rows for n in range(self.metadata.num_row_groups)
             ]
         self._begins = [0, *accumulate(sizes)]
+        groups = range(self.metadata.num_row_groups)
         has_index = any(
-            self.metadata.row_group(g).column(n).has_offset_index
-            for g in range(min(1, self.metadata.num_row_groups))
+            self.metadata.row_group(group).column(n).has_offset_index
+            for group in groups[:1]
             for n in range(self.metadata.num_columns)
         )
         self.footer = read_footer(file, self.metadata.serialized_size) if has_index else None

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import InvalidRequestError, NotFoundError
-from tierdex.files.folder import FileFolder
+from tierdex.files.folder import FileFolder, with_parameters
 from tierdex.files.parquet_row import KnownParquet, read_parquet_row
 from tierdex.files.row_templates import Template
 from tierdex.files.table_columns import TableColumns
@@ -91,10 +91,8 @@ class TableRows:
         return known
 
     def _row(self, state: TableState, file: TableFile, position: int) -> Any | None:
-        parameters = state.head.options
-        said = {n: parameters[n] for n in ("endpoint_url", "region") if n in parameters}
-        question = "?" + "&".join(f"{n}={v}" for n, v in said.items()) if said else ""
-        folder = FileFolder(self._filesystem, state.head.root + question)
+        root = with_parameters(state.head.root, state.head.options)
+        folder = FileFolder(self._filesystem, root)
         try:
             with folder.opened(file.path) as opened:
                 known = self._known(file.path, opened)

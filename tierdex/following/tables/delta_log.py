@@ -25,6 +25,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError
+from tierdex.files.object_file import address_below
 from tierdex.files.parquet_file import open_parquet
 
 if TYPE_CHECKING:
@@ -183,8 +184,7 @@ class DeltaLog:
                 else:
                     yield action
         for path in sidecars:
-            is_whole = "://" in path or path.startswith("/")
-            yield from self._rows(path if is_whole else f"{_LOG}/_sidecars/{path}")
+            yield from self._rows(address_below(f"{_LOG}/_sidecars", path))
 
     def _rows(self, name: str) -> Iterator[Mapping[str, Any]]:
         data = self._folder.read(name)

@@ -57,10 +57,6 @@ class DeltaTable:
     def root(self) -> str:
         return self._folder.root
 
-    @property
-    def parameters(self) -> str:
-        return self._folder.address.removeprefix(self._folder.root)
-
     def identity(self) -> str:
         return str(self._now().metadata.get("id", ""))
 

@@ -7,9 +7,9 @@ folder.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import urlencode
 
 from tierdex.errors import InvalidRequestError
+from tierdex.files.folder import with_parameters
 from tierdex.files.row_templates import Template
 from tierdex.following.sources.options import Address
 from tierdex.following.tables.table_follower import TableFollower, TablePlan, check_head
@@ -49,8 +49,7 @@ def open_table(text: str, options: Mapping[str, str] | None, seams: Seams) -> Ta
             )
         if not address.path:
             raise InvalidRequestError("is delta:PATH or delta:s3://BUCKET/PATH", field="source")
-        question = f"?{urlencode(said)}" if said else ""
-        return DeltaTable(seams.filesystem, address.path + question)
+        return DeltaTable(seams.filesystem, with_parameters(address.path, said))
     try:
         from tierdex.following.tables.iceberg_table import IcebergTable
     except ImportError as error:
@@ -104,7 +103,6 @@ def follow_table(index: Index, source: str, asked: TableAsked, seams: Seams) -> 
         names,
         once=asked.once,
         snapshot=asked.snapshot,
-        accept_other_log=asked.accept_other_log,
         history_ms=round(seconds_of(address.options.get("history", "7d"), "history") * 1000),
         look_interval_s=seconds_of(address.options.get("look_interval", "5s"), "look_interval"),
     )

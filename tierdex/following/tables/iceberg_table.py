@@ -16,6 +16,7 @@ Depends on errors, files, following.sources, iceberg_deletes, table_source and p
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, MapType, StructType
 
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
+from tierdex.files.object_file import address_below
 from tierdex.files.table_columns import TableColumn, TableColumns
 from tierdex.following.tables.iceberg_deletes import (
     DeleteFile,
@@ -82,10 +84,6 @@ class IcebergTable:
     @property
     def root(self) -> str:
         return _plain(self._table().location())
-
-    @property
-    def parameters(self) -> str:
-        return ""
 
     def identity(self) -> str:
         return str(self._table().metadata.table_uuid)
@@ -265,32 +263,23 @@ class IcebergTable:
         return self._table().io.new_input(path).open()
 
     def opened(self, file: LiveFile) -> Any:
-        is_whole = "://" in file.path or file.path.startswith("/")
-        address = file.path if is_whole else f"{self.root.rstrip('/')}/{file.path}"
-        return self._open(address)
+        return self._open(address_below(self.root, file.path))
 
     def close(self) -> None:
         self._found = None
 
 
-class _typed:
-    """Turns what pyiceberg and its catalogs raise into our errors; no text of a login is in them."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, NoSuchTableError | NoSuchNamespaceError | FileNotFoundError):
-            raise NotFoundError(f"{self._name}: {error}") from error
-        if isinstance(error, ValidationError | NotImplementedError):
-            raise InvalidRequestError(
-                f"{self._name} is not read here: {error}", field="source"
-            ) from error
-        if isinstance(error, OSError | ConnectionError):
-            raise UnavailableError(f"{self._name} cannot be read: {error}") from error
+@contextmanager
+def _typed(name: str) -> Iterator[None]:
+    """Turn what pyiceberg and its catalogs raise into our errors."""
+    try:
+        yield
+    except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
+        raise NotFoundError(f"{name}: {error}") from error
+    except (ValidationError, NotImplementedError) as error:
+        raise InvalidRequestError(f"{name} is not read here: {error}", field="source") from error
+    except OSError as error:
+        raise UnavailableError(f"{name} cannot be read: {error}") from error
 
 
 def _plain(path: str) -> str:

@@ -63,8 +63,6 @@ class TablePlan:
     names: RowNames
     once: bool = False
     snapshot: str | None = None
-    accept_other_log: bool = False
-    where: Mapping[str, str] | None = None
     history_ms: int = 7 * _DAY_MS
     look_interval_s: float = 5.0
 

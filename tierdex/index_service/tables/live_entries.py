@@ -4,7 +4,7 @@ The search below knows nothing of tables: it finds every entry that was ever put
 that the snapshot has not, and of rows that it calls deleted, are left out here, and the search goes on behind
 them until a page is full. An answer names its table and snapshot also where it is empty.
 
-Depends on answer, errors, followed_tables and numpy.
+Depends on answer, errors, files, followed_tables and numpy.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tierdex.errors import CorruptFileError, InvalidRequestError
+from tierdex.files.object_file import address_below
 from tierdex.index_service.answer import Answer, Missing, TableSeen
 
 if TYPE_CHECKING:
@@ -159,8 +160,7 @@ def _shown(view: View, file: TableFile, entry: Entry) -> Entry:
 
 def address_of_file(state: TableState, file: TableFile) -> str:
     """Return the path or URL of a data file."""
-    path = file.path
-    return path if "://" in path or path.startswith("/") else f"{state.head.root}/{path}"
+    return address_below(state.head.root, file.path)
 
 
 def _finished(answer: Answer, views: Mapping[str, View], missing: list[Missing]) -> Answer:

@@ -56,9 +56,9 @@ def _topic_of(key: str) -> str:
     return urlsafe_b64decode(key.removeprefix(_PREFIX).partition("/")[0]).decode()
 
 
-def _deletes_name(place: DeletesPlace) -> str:
-    """Return the object's name of a local file TOPIC.STEP.deletes."""
-    return ".".join(place.file.rsplit(".", 2)[1:])
+def _deletes_key(topic: str, file: str) -> str:
+    """Return the object of a local file TOPIC.STEP.deletes."""
+    return prefix_of(topic) + ".".join(file.rsplit(".", 2)[1:])
 
 
 class TableObjects:
@@ -92,7 +92,7 @@ class TableObjects:
 
     def read_deletes(self, topic: str, place: DeletesPlace) -> np.ndarray:
         """Return deleted rows (u8, rising). Raises CorruptFileError, what the store raises."""
-        key = prefix_of(topic) + _deletes_name(place)
+        key = _deletes_key(topic, place.file)
         raw = self._store.get(key, place.offset, place.size)
         if zlib.crc32(raw) != place.crc:
             raise CorruptFileError(key, f"the deleted rows at byte {place.offset} are damaged")
@@ -189,7 +189,7 @@ class TablePublisher:
         prefix, log = prefix_of(topic), self._tables.log_of(topic)
         there = {found.key for found in self._store.list(prefix)}
         for file in pending.state.deletes_files():
-            key = prefix + ".".join(file.rsplit(".", 2)[1:])
+            key = _deletes_key(topic, file)
             if key not in there:
                 self._store.put(key, log.read_file(file))
         self._store.put(prefix + _STATE, log.read_file(log.path.name)[: pending.bytes])

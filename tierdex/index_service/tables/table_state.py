@@ -13,6 +13,7 @@ Depends on errors.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tierdex.errors import NotFoundError
@@ -104,15 +105,11 @@ class TableState:
         return self.snapshots[-1] if self.snapshots else None
 
     def number_of(self, path: str) -> int | None:
-        return self._by_path.get(path)
+        return self._numbers.get(path)
 
-    @property
-    def _by_path(self) -> dict[str, int]:
-        known: dict[str, int] | None = self.__dict__.get("by_path")
-        if known is None:
-            known = {file.path: file.number for file in self.files}
-            object.__setattr__(self, "by_path", known)
-        return known
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {file.path: file.number for file in self.files}
 
     def live_paths(self) -> dict[str, Life]:
         """Return the files of the newest snapshot, by path."""
