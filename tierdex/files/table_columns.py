@@ -50,6 +50,7 @@ _PLAIN: Final = {
     "uuid": pa.uuid(),
     "null": pa.null(),
 }
+_ZONE: Final = re.compile(r"[+-]\d\d:?\d\d$")
 _INTEGERS: Final = ("int8", "int16", "int32", "int64")
 
 
@@ -299,10 +300,12 @@ def partition_value(text: str | None, column: TableColumn) -> pa.Scalar:
         if column.type == "bool":
             return pa.scalar({"true": True, "false": False}[text.lower()])
         if column.type == "binary":
-            return pa.scalar(text.encode("latin-1"), wanted)
+            return pa.scalar(text.encode(), wanted)
         if pa.types.is_timestamp(wanted) and wanted.tz is not None:
             plain = text.replace("T", " ").removesuffix("Z")
-            return pa.scalar(plain).cast(pa.timestamp(wanted.unit)).cast(wanted)
+            has_zone = _ZONE.search(plain) is not None
+            naive = wanted if has_zone else pa.timestamp(wanted.unit)
+            return pa.scalar(plain).cast(naive).cast(wanted)
         if pa.types.is_decimal(wanted):
             return pa.scalar(text).cast(wanted)
         return pa.scalar(text).cast(wanted)

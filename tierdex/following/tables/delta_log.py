@@ -27,6 +27,7 @@ import pyarrow as pa
 from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError
 from tierdex.files.object_file import address_below
 from tierdex.files.parquet_file import open_parquet
+from tierdex.following.tables.deletion_vectors import mark_of_delta
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -48,7 +49,7 @@ _COLUMNS: Final = {
 
 @dataclass
 class DeltaState:
-    """The actions that are in force at a version. `adds` by the file's path, as the log has it, decoded."""
+    """The actions that are in force at a version. `adds` by the file's path, as `path_of` has it."""
 
     version: int
     time_ms: int = 0
@@ -66,7 +67,7 @@ class DeltaState:
                 if name == "add":
                     added.append(value)
                 elif name == "remove":
-                    self.adds.pop(unquote(value["path"]), None)
+                    self._remove(value)
                 elif name == "metaData":
                     self.metadata = value
                 elif name == "protocol":
@@ -76,7 +77,28 @@ class DeltaState:
                     if isinstance(told, int):
                         self.time_ms = told
         for add in added:
-            self.adds[unquote(add["path"])] = add
+            self.adds[path_of(add)] = add
+
+    def _remove(self, value: Mapping[str, Any]) -> None:
+        """Take a file out with the vector that the action names: another one is another logical file."""
+        path = path_of(value)
+        known = self.adds.get(path)
+        if known is not None and mark_of_add(known) == mark_of_add(value):
+            del self.adds[path]
+
+
+def mark_of_add(action: Mapping[str, Any]) -> str:
+    """Return what tells a file's vector from another one of it; a checkpoint has empty ones."""
+    vector = action.get("deletionVector")
+    return mark_of_delta(None if not vector or vector.get("storageType") is None else vector)
+
+
+def path_of(action: Mapping[str, Any]) -> str:
+    """Return the path of an action, decoded; one of several spellings of a local address."""
+    path = unquote(action["path"])
+    if path.startswith("file:/"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    return path.replace("s3a://", "s3://", 1)
 
 
 @dataclass(frozen=True)
@@ -84,12 +106,17 @@ class _Listing:
     commits: Mapping[int, int]  # version: last change of the file, int64 ms
     checkpoints: Mapping[int, list[str]]  # names, whole ones alone
 
+    @property
+    def newest(self) -> int:
+        return max(self.commits.keys() | self.checkpoints.keys())
+
 
 class DeltaLog:
     """The log of one table. Not thread-safe."""
 
     def __init__(self, folder: FileFolder) -> None:
         self._folder = folder
+        self._listed: _Listing | None = None
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         """Return the actions of a version; None when the log has no such commit.
@@ -106,20 +133,22 @@ class DeltaLog:
 
     def newest_version(self) -> int:
         """Return the newest version. Raises NotFoundError for a folder that is no Delta table."""
-        found = self._listing()
-        return max(found.commits.keys() | found.checkpoints.keys())
+        self._listed = self._listing()
+        return self._listed.newest
 
     def state(self, version: int | None) -> DeltaState:
         """Return the table at a version, None for the newest.
 
-        Raises NotFoundError for a version that the log has not, or no more.
+        The log is listed, but for a version that `newest_version` listed just now. Raises NotFoundError for
+        one that the log has not, or no more.
         """
-        found = self._listing()
-        newest = max(found.commits.keys() | found.checkpoints.keys())
-        wanted = newest if version is None else version
-        if not 0 <= wanted <= newest:
+        found, self._listed = self._listed, None
+        if found is None or version is None or version > found.newest:
+            found = self._listing()
+        wanted = found.newest if version is None else version
+        if not 0 <= wanted <= found.newest:
             raise NotFoundError(
-                f"{self._folder.root} has no version {wanted}: the newest is {newest}"
+                f"{self._folder.root} has no version {wanted}: the newest is {found.newest}"
             )
         for base in sorted((v for v in found.checkpoints if v <= wanted), reverse=True):
             if all(each in found.commits for each in range(base + 1, wanted + 1)):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.files.folder import FileFolder
 from tierdex.files.table_columns import TableColumn, TableColumns
-from tierdex.following.tables.deletion_vectors import mark_of_delta, rows_of_delta
-from tierdex.following.tables.delta_log import DeltaLog, DeltaState
+from tierdex.following.tables.deletion_vectors import rows_of_delta
+from tierdex.following.tables.delta_log import DeltaLog, DeltaState, mark_of_add
 from tierdex.following.tables.table_source import LiveFile, TableStep
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ class DeltaTable:
 
     def behind(self, since: str | None) -> int:
         """See `TableSource`: two requests when nothing is new, for the commit itself and the next one."""
-        known = -1 if since is None else int(since)
-        if known >= 0 and self._log.has_commit(known) and not self._log.has_commit(known + 1):
+        if since is None:
+            return self._now().version + 1
+        known = int(since)
+        if self._log.has_commit(known) and not self._log.has_commit(known + 1):
             return 0
         return max(1, self._log.newest_version() - known)
 
@@ -74,24 +76,52 @@ class DeltaTable:
         return self._state
 
     def steps(self, since: str | None, upto: str | None) -> Iterator[TableStep]:
-        newest = self._log.newest_version()
-        last = newest if upto is None else _version(upto)
-        if last > newest:
-            raise NotFoundError(f"{self.name} has no version {last}: the newest is {newest}")
-        known = None if since is None else int(since)
-        if known == last:
-            return
-        state = None
-        if known is not None and known < last:
-            state = self._known_at(known)
+        state = self._start(None if since is None else int(since), upto)
         if state is None:
-            state = self._log.state(last)
-            yield self._step(state)
-        while state.version < last:
+            return
+        last = None if upto is None else _version(upto)
+        step = None if since == str(state.version) else self._step(state)
+        while last is None or state.version < last:
             if not self._log.go_on(state):
-                state = self._log.state(last)
-            yield self._step(state)
+                if last is None and since != str(state.version):
+                    break
+                newest = self._log.state(last)  # the way from here may be gone
+                if newest.version <= state.version:
+                    break
+                state = newest
+            if step is not None:
+                yield step
+            step = self._readable(state)
+        if step is None and since != str(state.version):
+            step = self._step(state)  # it says why it is not read
         self._state = state
+        if step is not None:
+            yield step
+
+    def _start(self, since: int | None, upto: str | None) -> DeltaState | None:
+        """Return the table where the steps begin: at the version that is indexed, else at the wanted one."""
+        if upto is not None:
+            last = _version(upto)
+            newest = self._log.newest_version()
+            if last > newest:
+                raise NotFoundError(f"{self.name} has no version {last}: the newest is {newest}")
+            if since == last:
+                return None
+            known = None if since is None or since > last else self._known_at(since)
+            return known or self._log.state(last)
+        known = None if since is None else self._known_at(since)
+        if known is not None:
+            return known
+        state = self._now() if since is None else self._log.state(None)
+        self._state = None  # it goes on, and `steps` keeps it once it is at the end
+        return state
+
+    def _readable(self, state: DeltaState) -> TableStep | None:
+        """Return the step of a version; None for one that is not read: a newer one may be."""
+        try:
+            return self._step(state)
+        except InvalidRequestError:
+            return None
 
     def _known_at(self, version: int) -> DeltaState | None:
         """Return the table at the indexed version; None where its log cannot tell that any more."""
@@ -104,18 +134,20 @@ class DeltaTable:
 
     def _step(self, state: DeltaState) -> TableStep:
         check_protocol(state.protocol, state.metadata, self.name)
-        columns = columns_of(state.metadata)
+        columns = columns_of(state.metadata, state.protocol)
         files = {}
         for path, add in state.adds.items():
             self._folder.address_of(path)
-            vector = add.get("deletionVector")
-            if vector is not None and vector.get("storageType") is None:
-                vector = None  # in a checkpoint: an empty one
-            files[path] = LiveFile(
-                path, int(add.get("size") or 0), dict(add.get("partitionValues") or {}),
-                mark_of_delta(vector),
-                None if vector is None else partial(rows_of_delta, vector, self._folder.read_range),
-            )  # fmt: skip
+            mark = mark_of_add(add)
+            partition = {
+                n: value or None for n, value in (add.get("partitionValues") or {}).items()
+            }
+            read = (
+                partial(rows_of_delta, add["deletionVector"], self._folder.read_range)
+                if mark
+                else None
+            )
+            files[path] = LiveFile(path, int(add.get("size") or 0), partition, mark, read)
         version = state.version
         return TableStep(str(version), version, state.time_ms, columns.encode(), files)
 
@@ -155,11 +187,15 @@ def check_protocol(protocol: Mapping[str, Any], metadata: Mapping[str, Any], nam
         raise InvalidRequestError(f"{name} has files of {provider}, not Parquet", field="source")
 
 
-def columns_of(metadata: Mapping[str, Any]) -> TableColumns:
+def columns_of(metadata: Mapping[str, Any], protocol: Mapping[str, Any]) -> TableColumns:
     """Return the columns of a table. Raises InvalidRequestError for types that are not read."""
+    maps = protocol.get("minReaderVersion") == 2 or "columnMapping" in (
+        protocol.get("readerFeatures") or ()
+    )
     try:
         schema = json.loads(metadata["schemaString"])
-        mode = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none")
+        said = metadata.get("configuration") or {}
+        mode = said.get("delta.columnMapping.mode", "none") if maps else "none"
         columns = tuple(_column(each, mode) for each in schema["fields"])
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidRequestError(

@@ -121,10 +121,10 @@ class TableFollower:
             if behind or self._plan.snapshot is not None:
                 if newest is not None:
                     self._note(None, looked_at)
-                for step in self._source.steps(since, self._plan.snapshot):
+                for step, is_last in _with_last(self._source.steps(since, self._plan.snapshot)):
                     if self._stopping.is_set():
                         return
-                    self._take(step)
+                    self._take_or_pass(step, is_last=is_last)
             self.status.ends = dict(self.status.positions)
             self._pinned = self._plan.snapshot is not None
             self._forget_old()
@@ -138,6 +138,17 @@ class TableFollower:
         self._index.roll()
         self._tables.publish(head.topic, state)
         return state
+
+    def _take_or_pass(self, step: TableStep, *, is_last: bool) -> None:
+        """Index a snapshot; pass over one that is not to be read any more, where a newer one follows."""
+        try:
+            self._take(step)
+        except (NotFoundError, InvalidRequestError) as error:
+            if is_last:
+                raise
+            logger.warning(
+                "snapshot passed over", extra={"snapshot": step.snapshot, "error": str(error)}
+            )
 
     def _take(self, step: TableStep) -> None:
         columns = TableColumns.decode(step.columns)
@@ -285,6 +296,17 @@ class TableFollower:
             if self._plan.once or not self.status.positions.get(0, -1) >= 0:
                 raise
             raise UnavailableError(str(error)) from error
+
+
+def _with_last(steps: Iterator[TableStep]) -> Iterator[tuple[TableStep, bool]]:
+    """Yield each step, and whether it is the last one."""
+    before = next(steps, None)
+    for step in steps:
+        assert before is not None
+        yield before, False
+        before = step
+    if before is not None:
+        yield before, True
 
 
 def check_head(state: TableState | None, head: TableHead, *, accept_other_log: bool) -> None:
