@@ -12,8 +12,8 @@ from tests.following.tables.answers import SMALL, faults, index_once, keys_of
 from tests.following.tables.delta_files import MAPPED, add, column, commit, head
 from tests.following.tables.test_lake_suite import rows_at
 from tierdex.errors import InvalidRequestError
+from tierdex.files.folder import FileFolder
 from tierdex.filesystem import LocalFileSystem
-from tierdex.following.tables.delta_log import DeltaLog
 from tierdex.following.tables.delta_table import DeltaTable
 
 deltalake = pytest.importorskip("deltalake")
@@ -142,8 +142,13 @@ def test_feature_that_was_dropped_again_stops_nothing(index, root):
 
 def test_first_look_lists_the_log_once_and_a_later_one_not_more(root, monkeypatch):
     listings = []
-    of_log = DeltaLog._listing
-    monkeypatch.setattr(DeltaLog, "_listing", lambda log: (listings.append(1), of_log(log))[1])
+    names = FileFolder.names
+
+    def counted(folder, name):
+        listings.append(name)
+        return names(folder, name)
+
+    monkeypatch.setattr(FileFolder, "names", counted)
     for number in range(3):
         deltalake.write_deltalake(root, pa.table({"id": [number]}), mode="append")
     table = DeltaTable(LocalFileSystem(), str(root))
