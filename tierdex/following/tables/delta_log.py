@@ -11,7 +11,7 @@ what is needed of the log is small, so it is read here, on any store that we hav
     _delta_log/….checkpoint.0000000001.0000000002.parquet    the same in parts
     _delta_log/….checkpoint.UUID.{json,parquet}              the same, and parts in _sidecars/
 
-Depends on errors, files and pyarrow.
+Depends on errors, files, deletion_vectors and pyarrow.
 """
 
 from __future__ import annotations
