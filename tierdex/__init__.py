@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Times,
     )
     from tierdex.following.follow import follow
+    from tierdex.ids import __version__
     from tierdex.index_service.answer import (
         Answer,
         Entry,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from tierdex.times import Time
     from tierdex.value_rules import Durability, Keys, OnError, ReadPolicyName
 
-__version__ = "0.1.0"
 __all__ = [
     "Answer",
     "AppendReceipt",
@@ -119,6 +119,7 @@ _HOMES = {
         "Lookup", "Texts", "Times",
     ),
     "tierdex.following.follow": ("follow",),
+    "tierdex.ids": ("__version__",),
     "tierdex.index_service.answer": (
         "Answer", "Entry", "Explain", "Histogram", "KnownTopics", "Missing", "TableSeen", "Unasked",
     ),

@@ -1,4 +1,4 @@
-"""The only access to randomness: uuids, tokens, jitter.
+"""What tells things apart: the version of this program, and the only access to randomness.
 
 Components take an `IdSource` as an argument. Simulations pass a seeded one, so that the same seed
 gives the same trace.
@@ -11,7 +11,9 @@ from __future__ import annotations
 import random
 import secrets
 import threading
-from typing import Protocol
+from typing import Final, Protocol
+
+__version__: Final = "0.1.0"  # pyproject.toml has the number, too; tools/check_release.py compares
 
 
 class IdSource(Protocol):

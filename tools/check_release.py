@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _HEADING = re.compile(r"^## (?P<version>[^,\s]+), (?P<date>.+)$", re.MULTILINE)
-_SAID = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+_SAID = re.compile(r'^__version__: Final = "(.+)"', re.MULTILINE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -26,9 +26,9 @@ def faults(root: Path, tag: str | None) -> list[str]:
     client = _version(root / "packages" / "tierdex-client" / "pyproject.toml")
     if client != version:
         found.append(f"tierdex-client is {client}, tierdex {version}")
-    said = _SAID.search((root / "tierdex" / "__init__.py").read_text())
+    said = _SAID.search((root / "tierdex" / "ids.py").read_text())
     if said is None or said[1] != version:
-        found.append(f"tierdex/__init__.py does not say {version}")
+        found.append(f"tierdex/ids.py does not say {version}")
     newest = _HEADING.search((root / "CHANGELOG.md").read_text())
     if newest is None or newest["version"] != version:
         found.append(f"the first heading of CHANGELOG.md is not '## {version}, ...'")

@@ -85,12 +85,10 @@ def _public_names(tree: Path, modules: set[str]) -> str:
         if isinstance(statement, ast.Assign):
             assigned[ast.unparse(statement.targets[0])] = statement.value
     homes = ast.literal_eval(assigned["_HOMES"])
-    version = ast.literal_eval(assigned["__version__"])
     kept = {home: names for home, names in homes.items() if home in modules}
-    names = sorted([*(name for names in kept.values() for name in names), "__version__", "errors"])
+    names = sorted([*(name for names in kept.values() for name in names), "errors"])
     lines = [
         '"""The clients of a Tierdex service: `Client`, `AsyncClient`, their answers and errors."""',
-        f"__version__ = {version!r}",
         f"from {TARGET} import errors",
         *(
             f"from {TARGET}{home.removeprefix(SOURCE)} import {', '.join(kept[home])}"

@@ -29,7 +29,7 @@ def test_versions_agree():
 @pytest.fixture
 def versions(tmp_path):
     """A copy of the files that say the version."""
-    for name in ("pyproject.toml", "packages/tierdex-client/pyproject.toml", "tierdex/__init__.py"):
+    for name in ("pyproject.toml", "packages/tierdex-client/pyproject.toml", "tierdex/ids.py"):
         target = tmp_path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, target)
@@ -56,7 +56,7 @@ def test_tag_is_refused_until_its_version_is_released(versions):
     [
         ("packages/tierdex-client/pyproject.toml", "tierdex-client"),
         ("CHANGELOG.md", "heading"),
-        ("tierdex/__init__.py", "__init__"),
+        ("tierdex/ids.py", "ids"),
     ],
 )
 def test_version_that_one_place_forgot_is_named(versions, name, word):

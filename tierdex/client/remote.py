@@ -5,7 +5,7 @@ memory. Each verb is described once, in calls.py and message_calls.py (see verbs
 in how they wait. Reads and puts are repeated when the service or the network fails, appends are not (see
 retrying.py).
 
-Depends on httpx2, anyio, authorities, clock, errors, ids, fork, tracing and the other modules of this folder.
+Depends on httpx2, anyio, clock, connections, errors, ids, fork and the other modules of this folder.
 Async lives here and in app/ only.
 """
 
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import httpx2
 
-from tierdex import __version__
-from tierdex.authorities import trusting
 from tierdex.client import calls
 from tierdex.client.call import Call
 from tierdex.client.refusals import error_of
@@ -27,10 +25,10 @@ from tierdex.client.remote_log import AsyncLogReading, LogReading
 from tierdex.client.retrying import Retry
 from tierdex.client.verbs import Verb
 from tierdex.clock import Bell, SystemClock
+from tierdex.connections import trace_headers, trusting
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tierdex.fork import tell_child
-from tierdex.ids import SystemIds
-from tierdex.tracing import trace_headers
+from tierdex.ids import SystemIds, __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable

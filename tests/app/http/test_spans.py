@@ -14,7 +14,7 @@ from tests.app.small_index import SmallIndex
 from tierdex.app.rights import Scope
 from tierdex.client.remote import Client
 from tierdex.clock import ManualClock
-from tierdex.tracing import carried_trace, trace_headers, trace_id_of
+from tierdex.connections import carried_trace, trace_headers, trace_id_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 HEADER = f"00-{TRACE}-00f067aa0ba902b7-01"

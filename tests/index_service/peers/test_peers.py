@@ -17,6 +17,7 @@ from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
 from tierdex import Client, Index
 from tierdex.clock import SystemClock
+from tierdex.connections import carried_trace
 from tierdex.errors import IncompleteAnswerError
 from tierdex.index_service.journey import find_journey
 from tierdex.index_service.peers.messages import Owner, Question, encode_question
@@ -29,7 +30,6 @@ from tierdex.lifecycle.manifests.manifest import ManifestState
 from tierdex.lifecycle.manifests.standing import Standing
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.components import components_of
-from tierdex.tracing import carried_trace
 from tools.free_port import find_free_port
 
 READER = {"background": False, "peers": "auto", "peer_allow": ["127.0.0.1"], "peer_timeout": 60.0}

@@ -3,7 +3,7 @@
 Plain ASGI classes, added by `add_middleware`. Middleware that a service owner adds (CORS, tracing)
 goes around them. `BodyLimits` is the third.
 
-Depends on starlette, problems, rights, same_origin, service, errors and tracing.
+Depends on starlette, problems, rights, same_origin, service, errors and connections.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tierdex.app.http.same_origin import (
 )
 from tierdex.app.http.service import RequestRecord, header_of
 from tierdex.app.rights import Scope as KeyScope
+from tierdex.connections import carry_trace, trace_id_of
 from tierdex.errors import InvalidRequestError, PermissionDeniedError, UnavailableError
-from tierdex.tracing import carry_trace, trace_id_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response

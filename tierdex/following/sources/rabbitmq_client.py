@@ -7,7 +7,7 @@ another broker may not yet have what was read before.
 A *chunk* is what a broker delivers: messages that were written together, at successive offsets. What is asked
 of one connection is answered in order, so that an answer behind a subscription tells that no chunk is there.
 
-Depends on authorities, errors, options and rstream.
+Depends on connections, errors, options and rstream.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rstream import exceptions, schema
 from rstream.client import Client
 from rstream.constants import OffsetType
 
-from tierdex.authorities import trusting
+from tierdex.connections import trusting
 from tierdex.errors import NotFoundError, PermissionDeniedError, UnavailableError
 
 if TYPE_CHECKING:

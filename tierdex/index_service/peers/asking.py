@@ -11,7 +11,7 @@ to hosts only that the settings name: with `auto` those that `peer_allow` matche
 redirect is not followed. A peer asks no other peer. An owner that does not answer, or answers wrongly, is
 named as missing; who says that files were listed meanwhile is asked once more after a refresh.
 
-Depends on messages, fetched_file, answer, httpx2, authorities, tracing and errors.
+Depends on messages, fetched_file, answer, httpx2, connections and errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from tierdex.authorities import trusting
+from tierdex.connections import trace_headers, trusting
 from tierdex.errors import TierdexError, UnavailableError, reason_of
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.peers.fetched_file import fetched_handle
@@ -36,7 +36,6 @@ from tierdex.index_service.peers.messages import (
     decode_answer,
     encode_question,
 )
-from tierdex.tracing import trace_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

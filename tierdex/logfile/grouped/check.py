@@ -1,8 +1,7 @@
 """Every rule of the grouped form, in words: what `check` of a grouped file finds broken.
 
 Reads the whole file once, a megabyte of pages at a time, and compares it with directory, queues, topics,
-filter and statistics. Depends on errors, fileparts, kernels and pages; sees the file through its own
-methods.
+filter and statistics. Depends on errors, fileparts, kernels, pages, queue_groups and sidecar.
 """
 
 from __future__ import annotations
@@ -19,18 +18,26 @@ from tierdex.logfile.grouped.kernels.page_read import P_COUNT, P_RUNS
 from tierdex.logfile.grouped.pages import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from tierdex.logfile.grouped.file import GroupedFile, PageSpan
+    from tierdex.logfile.grouped.pages import OpenPage, OpenPages
     from tierdex.logfile.grouped.queue_groups import QueueRows
+    from tierdex.logfile.grouped.sidecar import GroupedSidecar, PageSpan
 
 _FAULTS_MAX = 100  # a file that is broken everywhere needs no longer list
 _SPAN_BYTES = 1 << 20
 _OTHER_QUEUES = "has other queues than the file says"
 
 
-def find_damage(file: GroupedFile) -> list[str]:
-    """Return every broken rule; empty means the file is sound. Raises what reading pages raises."""
+def find_damage(
+    file: GroupedSidecar,
+    fetch: Callable[[PageSpan, Scratch], OpenPages],
+    open_page: Callable[[int], OpenPage],
+) -> list[str]:
+    """Return every broken rule; empty means the file is sound. Raises what reading pages raises.
+
+    `fetch` reads and opens the pages of a range; `open_page` opens one by its number, or says what is wrong.
+    """
     faults = _part_faults(file)
     faults += [f"checksum of block {block} differs" for block in file.blocks.damaged()]
     faults += [
@@ -40,11 +47,11 @@ def find_damage(file: GroupedFile) -> list[str]:
     if not file.topics.is_sorted():
         faults.append("the topics are not sorted by name")
     if not faults:
-        faults = _queue_faults(file, file.queues()) or _page_faults(file, file.queues())
+        faults = _queue_faults(file, file.queues()) or _page_faults(file, fetch, open_page)
     return faults[:_FAULTS_MAX]
 
 
-def _part_faults(file: GroupedFile) -> list[str]:
+def _part_faults(file: GroupedSidecar) -> list[str]:
     """Check every part, and that zeros follow the last one up to the part table."""
     tail, position, footer = file.sidecar_bytes(), file.sidecar_position, file.footer
     faults = part_faults(tail, position, footer, file.uuid)
@@ -54,7 +61,7 @@ def _part_faults(file: GroupedFile) -> list[str]:
     return faults
 
 
-def _queue_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
+def _queue_faults(file: GroupedSidecar, queues: QueueRows) -> list[str]:
     faults = []
     if not (np.diff(queues.keys) > 0).all():
         faults.append("the queues are not sorted")
@@ -73,10 +80,14 @@ def _queue_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
     return faults
 
 
-def _page_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
+def _page_faults(
+    file: GroupedSidecar,
+    fetch: Callable[[PageSpan, Scratch], OpenPages],
+    open_page: Callable[[int], OpenPage],
+) -> list[str]:
     """Check all pages: each begins where the one before ended, and its queues are as they say."""
     faults: list[str] = []
-    directory = file.directory()
+    directory, queues = file.directory(), file.queues()
     if int(directory["position"][0]) != HEADER_BYTES:
         faults.append("the pages do not begin behind the header")
     if int(directory["position"][-1]) != file.sidecar_position:
@@ -84,7 +95,7 @@ def _page_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
     walk, scratch = _Walk(file, queues), Scratch()
     try:
         for span in _spans(file):
-            pages = file.open_fetched(span, file.read_span(span), scratch=scratch)
+            pages = fetch(span, scratch)
             damaged = (pages.words[:, P_COUNT] == 0).nonzero()[0]
             sound = pages.words[: damaged[0]] if len(damaged) else pages.words
             found, is_end = walk.faults_of(sound, span.first_page)
@@ -93,7 +104,7 @@ def _page_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
                 return faults
             if len(damaged):
                 number = span.first_page + int(damaged[0])
-                file.page(number)  # it says what is wrong
+                open_page(number)  # it says what is wrong
                 return [*faults, f"page {number} was damaged when it was first read"]
     except CorruptFileError as error:
         return [*faults, error.reason]
@@ -102,7 +113,7 @@ def _page_faults(file: GroupedFile, queues: QueueRows) -> list[str]:
     return faults + _total_faults(file, walk.topics)
 
 
-def _spans(file: GroupedFile) -> Iterator[PageSpan]:
+def _spans(file: GroupedSidecar) -> Iterator[PageSpan]:
     """Yield ranges of neighbouring pages, about a megabyte each. Raises CorruptFileError."""
     positions = file.directory()["position"].astype(np.int64).tolist()
     first = 0
@@ -117,7 +128,7 @@ def _spans(file: GroupedFile) -> Iterator[PageSpan]:
 class _Walk:
     """Pages in order, compared with directory and queues; `topics` counts what was met. One thread."""
 
-    def __init__(self, file: GroupedFile, queues: QueueRows) -> None:
+    def __init__(self, file: GroupedSidecar, queues: QueueRows) -> None:
         """`queues` are sorted, and each has messages."""
         self._directory = file.directory()
         self._queues = queues
@@ -180,7 +191,7 @@ def _first(flags: np.ndarray) -> int:
     return int(flags.argmax()) if flags.any() else len(flags)
 
 
-def _total_faults(file: GroupedFile, topics: np.ndarray) -> list[str]:
+def _total_faults(file: GroupedSidecar, topics: np.ndarray) -> list[str]:
     names = ("message_count", "body_bytes", "min_time", "max_time")
     said = file.topics.rows
     if any((topics[:, i] != said[name].astype(np.int64)).any() for i, name in enumerate(names)):

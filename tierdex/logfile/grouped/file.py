@@ -230,7 +230,11 @@ class GroupedFile(GroupedSidecar):
 
     def check(self) -> list[str]:
         """Return every broken rule, in words; empty means the file is sound. Reads it whole."""
-        return find_damage(self)
+        return find_damage(
+            self,
+            lambda span, scratch: self.open_fetched(span, self.read_span(span), scratch=scratch),
+            self.page,
+        )
 
     def close(self) -> None:
         """Give descriptor and mapping back. What was read are copies and stays. Idempotent."""

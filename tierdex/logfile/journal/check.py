@@ -1,6 +1,6 @@
 """What must hold in a journal, verified whole: `check` in words.
 
-Depends on fileparts, scan, seal and tables; sees a file through its own methods.
+Depends on fileparts, scan, seal, sealed_parts, tables and writer.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tierdex.logfile.journal.seal import dense_index, sorted_queues
 from tierdex.logfile.journal.tables import Tables
 
 if TYPE_CHECKING:
-    from tierdex.logfile.journal.file import Journal
     from tierdex.logfile.journal.scan import ReadAt
-    from tierdex.logfile.journal.sealed import SealedJournal
+    from tierdex.logfile.journal.sealed_parts import SealedParts
+    from tierdex.logfile.journal.writer import JournalWriter
 
 _FAULTS_MAX = 100
 
 
-def check_journal(journal: Journal, read_at: ReadAt) -> list[str]:
+def check_journal(journal: JournalWriter, read_at: ReadAt) -> list[str]:
     """Return every broken invariant of what `journal` has published."""
     end = journal.end
     tables, scan = Tables(), BatchScan(journal.header)
@@ -54,7 +54,7 @@ def _compare_tables(found: Tables, held: Tables) -> list[str]:
     return problems
 
 
-def check_sealed(journal: SealedJournal, read_at: ReadAt) -> list[str]:
+def check_sealed(journal: SealedParts, read_at: ReadAt) -> list[str]:
     """Return every broken rule of a sealed journal."""
     problems = [f"checksum of block {block} differs" for block in journal.blocks.damaged()]
     problems += [
@@ -77,7 +77,7 @@ def check_sealed(journal: SealedJournal, read_at: ReadAt) -> list[str]:
     return _compare_index(journal, tables, scan)
 
 
-def _compare_index(journal: SealedJournal, tables: Tables, scan: BatchScan) -> list[str]:
+def _compare_index(journal: SealedParts, tables: Tables, scan: BatchScan) -> list[str]:
     """Derive slots, queues, topics and checkpoints from the batches again, and compare."""
     queues, topics, names = sorted_queues(tables)
     problems = []
@@ -109,5 +109,5 @@ def _statistics_of(tables: Tables) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _statistics_in(journal: SealedJournal) -> tuple[int, ...]:
+def _statistics_in(journal: SealedParts) -> tuple[int, ...]:
     return journal.message_count, journal.body_bytes, journal.min_time, journal.max_time

@@ -1,1 +1,1 @@
-"""What commands share of the terminal: options, results, progress, warnings, and how a command ends."""
+"""What commands share: options, results, progress, warnings, exits."""

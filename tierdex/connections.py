@@ -1,19 +1,24 @@
-"""The trace of the current work (W3C Trace Context): taken from a request and sent on with further ones.
+"""What every connection to another service needs: whom its TLS trusts, and the trace of the current work.
 
-The header `traceparent` reads ``00-<trace, 32 hex>-<span, 16 hex>-<flags>``. A program that uses
-OpenTelemetry needs nothing of this: what it has as its current span is given on. Any other names the header
-that it was given itself, for a while: `with carried_trace(header): client.query(...)`.
+Certificate authorities come from a PEM file, or are the system's. The trace (W3C Trace Context) is taken from
+a request and sent on with further ones: the header `traceparent` reads
+``00-<trace, 32 hex>-<span, 16 hex>-<flags>``. A program that uses OpenTelemetry needs nothing of this: what
+it has as its current span is given on. Any other names the header that it was given itself, for a while:
+`with carried_trace(header): client.query(...)`.
 
-Depends on nothing.
+Depends on errors.
 """
 
 from __future__ import annotations
 
 import re
+import ssl
 import sys
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
+
+from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,3 +62,14 @@ def trace_headers() -> dict[str, str]:
     if carried is not None and TRACEPARENT not in headers:
         headers[TRACEPARENT] = carried
     return headers
+
+
+def trusting(path: str | None, *, field: str) -> ssl.SSLContext:
+    """Return what believes the authorities in the file at `path`; None: the system's.
+
+    Raises InvalidRequestError, which names the argument or setting `field`, for a file that cannot be used.
+    """
+    try:
+        return ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise InvalidRequestError(f"{path} cannot be used: {error}", field=field) from error

@@ -1,4 +1,4 @@
-"""`tierdex log`: append messages to a message log, read, follow and list its queues.
+"""`tierdex log append`, `read`, `tail` and `get`: messages of a message log, by offset or by key.
 
 Depends on times, codecs, log_service, settings and the rest of app.cli.
 """
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from tierdex.app.cli.commands.log_ownership import hand_over, take_over
 from tierdex.app.cli.inputs.opening import (
     DEFAULT_DATA,
     Target,
@@ -21,8 +20,8 @@ from tierdex.app.cli.inputs.opening import (
     parse_settings,
 )
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.asked_times import asked_range, asked_time
-from tierdex.app.cli.terminal.exits import Exit, reporting, say
+from tierdex.app.cli.terminal.asked_times import asked_range
+from tierdex.app.cli.terminal.exits import Exit, say
 from tierdex.app.cli.terminal.options import Encoding, Form, Level
 from tierdex.app.cli.terminal.output import printable, write_fields, write_rows
 from tierdex.app.cli.terminal.telling import tell_age, tell_hints
@@ -51,18 +50,6 @@ CSV_COLUMNS = (
     "topic", "queue_id", "offset", "timestamp", "keys", "message_id", "headers", "encoding", "body",
 )  # fmt: skip
 _FOLLOW_S = 3600.0  # of one read that waits
-
-
-def make_cli() -> typer.Typer:
-    """Return the command group."""
-    cli = typer.Typer(
-        help="Append to a message log; read, follow and list its queues.", no_args_is_help=True
-    )
-    for command in (append, read, tail, get, queues, offsets, timers):
-        cli.command(command.__name__)(reporting(command))
-    cli.command("hand-over")(reporting(hand_over))
-    cli.command("take-over")(reporting(take_over))
-    return cli
 
 
 def append(
@@ -326,73 +313,3 @@ def get(
         raise typer.Exit(Exit.INCOMPLETE)
     if not len(found):
         raise typer.Exit(Exit.NOT_FOUND)
-
-
-def queues(
-    topic: Annotated[
-        str | None, typer.Option("--topic", "-t", help="Topic whose queues to list.")
-    ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
-    output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-) -> None:
-    """List the topics of a message log, or the queues of one topic with their offsets."""
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
-        if topic is None:
-            topics = log.topics() if url is None else log.log_topics()
-            rows: list[dict[str, Any]] = [{"topic": name} for name in topics]
-        else:
-            rows = [
-                {
-                    "queue_id": each,
-                    "begin_offset": log.begin_offset(topic, each),
-                    "end_offset": log.end_offset(topic, each),
-                }
-                for each in log.queues(topic)
-            ]
-    columns = ("topic",) if topic is None else ("queue_id", "begin_offset", "end_offset")
-    whole = {"topics": [row["topic"] for row in rows]} if topic is None else {"queues": rows}
-    write_rows(output, rows, columns, whole=whole)
-
-
-def offsets(
-    topic: Topic,
-    queue_id: QueueId = 0,
-    timestamp: Annotated[
-        str | None,
-        typer.Option(help="Print the least offset whose message is not older than this time."),
-    ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
-    output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-) -> None:
-    """Print the first offset of a queue, and its end at each level."""
-    queue = (topic, queue_id)
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
-        told: dict[str, Any] = {
-            "begin_offset": log.begin_offset(*queue),
-            "end_offsets": log.end_offsets(*queue),
-        }
-        if timestamp is not None:
-            told["offset"] = log.offset_at(*queue, asked_time(timestamp, "--timestamp"))
-    write_fields(output, told)
-
-
-def timers(
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
-    output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-) -> None:
-    """Count the delayed messages (`deliver_at`) by the hour in which they are due."""
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
-        rows: list[dict[str, Any]] = [hour._asdict() for hour in log.timers()]
-    write_rows(output, rows, ("begin", "message_count"), whole={"hours": rows})
