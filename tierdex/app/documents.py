@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FILE_FIELDS = (
     "file_id", "state", "begin", "min_time", "max_time", "item_count", "slot_count", "bytes", "node",
-    "kind",
+    "kind", "dead_items",
 )  # fmt: skip
 
 

@@ -17,15 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
+    import numpy as np
     from typing_extensions import Buffer
 
     from tierdex.clock import Clock
     from tierdex.compactor.claim import NodeClaim
     from tierdex.compactor.progress import Progress
     from tierdex.compactor.queue_table import QueueTables
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.filesystem import FileSystem
     from tierdex.ids import IdSource
     from tierdex.indexfile.compacted.sidecar import Sidecar
+    from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import FileHandle
@@ -57,6 +60,10 @@ def as_it_says(row: FileRow) -> FileRow:
 
 def note_nothing(handle: FileHandle) -> None:
     """Return at once: an index of no log notes nothing more before a local copy goes."""
+
+
+def no_row(schema: Schema, dictionaries: Dictionaries, rows: np.ndarray) -> None:
+    """Return None: no row of a file is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +105,5 @@ class CompactorComponents:
     forgotten: Callable[[], ForgottenEntries] = lambda: NOTHING_FORGOTTEN
     files_to_rewrite: Callable[[], list[FileRow]] = list
     end_forgettings: Callable[[], int] = int  # of which no file holds an entry any more
+    # Which rows (b1[n]) of a file besides are left out of what is written: None: none.
+    dead_rows: Callable[[Schema, Dictionaries, np.ndarray], np.ndarray | None] = no_row

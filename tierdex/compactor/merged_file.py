@@ -1,6 +1,6 @@
 """A merged file's sources, contents and manifest row; a compactor and a Spark job both use them.
 
-Depends on indexfile, lifecycle, file_row and the store.
+Depends on components, indexfile, lifecycle, file_row and the store.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tierdex.compactor.components import no_row
 from tierdex.compactor.file_row import make_row
 from tierdex.errors import CorruptFileError
 from tierdex.indexfile.compacted.file import CompactedFile
@@ -18,16 +19,20 @@ from tierdex.indexfile.compacted.writer import FilePlan
 from tierdex.lifecycle.manifests.file_row import FilePlace, FileRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
 
     from tierdex.compactor.file_row import WrittenFile
+    from tierdex.fileparts.dictionary import Dictionaries
     from tierdex.indexfile.compacted.merge_rows import RowMerge, RowSource
     from tierdex.indexfile.row_bounds import RowBounds
+    from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
     from tierdex.storage_layer.base import Store
+
+    DeadRows = Callable[[Schema, Dictionaries, np.ndarray], np.ndarray | None]
 
 
 def open_published(store: Store, row: FileRow) -> CompactedFile:
@@ -77,13 +82,20 @@ def kept_bytes(row: FileRow) -> int:
 
 
 class RememberedRows:
-    """The rows of a file without those that are forgotten. A `RowSource`.
+    """The rows of a file without those that are forgotten, or dead. A `RowSource`.
 
     Bounds and ends of queues stay what they were: a watermark does not fall by what is left out.
     """
 
-    def __init__(self, source: RowSource, place: FilePlace, forgotten: ForgottenEntries) -> None:
+    def __init__(
+        self,
+        source: RowSource,
+        place: FilePlace,
+        forgotten: ForgottenEntries,
+        dead_rows: DeadRows = no_row,
+    ) -> None:
         self._source = source
+        self._dead_rows = dead_rows
         self._place = place
         self._forgotten = forgotten
         self.schema = source.schema
@@ -96,18 +108,25 @@ class RememberedRows:
     def rows_in_hash_order(self, chunk_items: int) -> Iterator[np.ndarray]:
         for rows in self._source.rows_in_hash_order(chunk_items):
             gone = self._forgotten.hidden(self._place, self.schema, self.dictionaries, rows)
-            yield rows if gone is None else rows[~gone]
+            kept = rows if gone is None else rows[~gone]
+            dead = self._dead_rows(self.schema, self.dictionaries, kept)
+            yield kept if dead is None else kept[~dead]
 
 
 def open_sources(
-    store: Store, group: Sequence[tuple[str, FileRow]], forgotten: ForgottenEntries
+    store: Store,
+    group: Sequence[tuple[str, FileRow]],
+    forgotten: ForgottenEntries,
+    dead_rows: DeadRows = no_row,
 ) -> list[RememberedRows]:
     """Open the published files of `group`, (node, row), for a merge, newest first.
 
     Their pages and directories are read as the merge comes to them. Raises as `open_published`.
     """
     return [
-        RememberedRows(_stream_published(store, row), FilePlace(node, row.number, row), forgotten)
+        RememberedRows(
+            _stream_published(store, row), FilePlace(node, row.number, row), forgotten, dead_rows
+        )
         for node, row in reversed(group)
     ]
 

@@ -91,7 +91,7 @@ def compact_file(components: CompactorComponents, handle: FileHandle) -> None:
             source=source.source,
             covers=source.covers if source.covers != source.source else None,
         )
-        kept = RememberedRows(source, handle.place, components.forgotten())
+        kept = RememberedRows(source, handle.place, components.forgotten(), components.dead_rows)
         _write(components, path, kept.rows_in_hash_order(CHUNK_ITEMS), plan)
 
     swap_in(
@@ -126,7 +126,7 @@ def write_merged(
     """Write the published files of `group` (oldest first) as one at `path`; verify it, open it."""
     node = components.claim.get().log.node
     named = [(node, row) for row in group]
-    merge = RowMerge(open_sources(components.store, named, forgotten))
+    merge = RowMerge(open_sources(components.store, named, forgotten, components.dead_rows))
     components.filesystem.unlink(path)  # of an earlier attempt
     _write(components, path, merge.rows(CHUNK_ITEMS), plan_of_merge(merge, uuid, group))
     merged = CompactedFile.open_local(components.filesystem, path)

@@ -34,6 +34,8 @@ class FileInfo(NamedTuple):
         None  # when it was written in its compacted form, which took `compaction_s`
     )
     compaction_s: float | None = None
+    # Entries of rows that no kept snapshot of a followed table has, by a sample; None: no table's file.
+    dead_items: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return self._asdict()

@@ -61,8 +61,8 @@ class TableRows:
         if "position" not in place or "file" not in place:
             raise InvalidRequestError(f"the entry is of no row of {state.head.table}")
         number = state.number_of(place["file"])
-        if number is None:
-            raise InvalidRequestError(f"{state.head.table} has no file {place['file']}")
+        if number is None:  # no kept snapshot has it
+            return None
         snapshot = state.snapshot_of(place.get("snapshot"))
         columns = TableColumns.decode(state.columns_at(snapshot.step))
         file = state.files[number]

@@ -112,7 +112,9 @@ class TableFollower:
         """Index every snapshot that is new. Raises UnavailableError for what may pass."""
         with self._typed():
             looked_at = self._clock.now_ms()
-            state = self._log.state or self._begin()
+            state = self._log.state
+            if state is None or state.head.identity != self._plan.head.identity:
+                state = self._begin()
             newest = state.newest
             since = None if newest is None else newest.snapshot
             behind = self._source.behind(since)
@@ -134,7 +136,10 @@ class TableFollower:
         """Write down what is followed, before any entry of it. Raises InvalidRequestError."""
         head = self._plan.head
         # Entries lie in files that are newer than the log: a reader who sees them knows the table.
-        state = self._log.begin(head)
+        if self._log.state is None:
+            state = self._log.begin(head)
+        else:  # in the place of another table, which a caller has accepted: nothing of that is shown any more
+            state = self._log.append(head.as_record())
         self._index.roll()
         self._tables.publish(head.topic, state)
         return state
@@ -217,7 +222,7 @@ class TableFollower:
     def _step_record(
         self, state: TableState, step: TableStep, counts: Mapping[int, int]
     ) -> dict[str, Any]:
-        number = (state.newest.step if state.newest is not None else 0) + 1
+        number = state.last_step + 1
         live = state.live_paths()
         ended = [state.number_of(path) for path in live if path not in step.files]
         changed: list[tuple[int, LiveFile]] = []
@@ -258,9 +263,9 @@ class TableFollower:
         return FileRows(columns, first, self._plan.names, self._index.settings.max_key_bytes)
 
     def _forget_old(self) -> None:
-        """Keep no snapshot that another one has followed for longer than the history."""
+        """Keep no snapshot that another one has followed for longer than the history, nor its files."""
         state = self._log.state
-        if state is None or len(state.snapshots) < 2:
+        if state is None or not state.snapshots:
             return
         oldest = self._clock.now_ms() - self._plan.history_ms
         kept = [
@@ -268,8 +273,13 @@ class TableFollower:
             if after.time_ms >= oldest
         ]  # fmt: skip
         first = kept[0].step if kept else state.snapshots[-1].step
+        before = state
         if first > state.snapshots[0].step:
             state = self._log.append({"kind": "kept", "first": first})
+        if dead := state.dead_numbers():
+            state = self._log.append({"kind": "forgotten", "files": dead})
+        state = self._log.tidy()
+        if state is not before:
             self._tables.publish(state.head.topic, state)
 
     def _note(self, trouble: str | None, looked_at: int | None = None) -> None:
@@ -317,9 +327,12 @@ def check_head(state: TableState | None, head: TableHead, *, accept_other_log: b
     if known.identity != head.identity and not accept_other_log:
         raise InvalidRequestError(
             f"topic {head.topic!r} was made from {known.table} ({known.identity}), and {head.table} is "
-            f"another table ({head.identity}): give another topic",
+            f"another table ({head.identity}): give another topic, or accept it (--accept-other-log), and "
+            "nothing of the first one is found any more",
             field="source",
         )
+    if known.identity != head.identity:
+        return
     if (known.keys, known.message_id) != (head.keys, head.message_id):
         raise InvalidRequestError(
             f"topic {head.topic!r} was indexed by {', '.join(known.keys)}: give the same keys, or another "

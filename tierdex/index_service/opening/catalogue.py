@@ -1,6 +1,6 @@
 """The operator's view: files, topics, the check of one file, the compactor's status, expiry by hand.
 
-Depends on file_info, compactor, readers, view, indexfile and the store.
+Depends on errors, file_info, compactor, readers, tables, view, indexfile and the store.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.compactor.progress import describe_backlog
-from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError
+from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError, TierdexError
 from tierdex.index_service.file_info import FileInfo, NodeInfo, TopicInfo, describe_handle
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.rocketmq_source import ROCKETMQ_NODE, RocketmqReader
@@ -17,18 +17,25 @@ from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.sidecar import TopicRow
 from tierdex.indexfile.compacted.statistics import COMPACTED_AT, COMPACTION_MS
+from tierdex.indexfile.schema import TABLE_ROW_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
 
     from tierdex.clock import Clock
     from tierdex.compactor.components import CompactorComponents
     from tierdex.index_service.answer import Missing
+    from tierdex.index_service.tables.dead_entries import DeadEntries
     from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.storage_layer.base import Store
+
+
+_OF_TABLES: Final = TABLE_ROW_SCHEMA.encode().decode()
 
 
 class Catalogue:
@@ -43,7 +50,9 @@ class Catalogue:
         read_view: ReadView,
         compaction: CompactorComponents | None,
         worker_error: Callable[[], BaseException | None],
+        dead: DeadEntries,
     ) -> None:
+        self._dead = dead
         self._clock = clock
         self._topic_names = TopicNames()
         self._table = table
@@ -55,7 +64,8 @@ class Catalogue:
     def files(self) -> list[FileInfo]:
         """Return every file newest first, then the unreadable ones."""
         with self._table.snapshot() as snapshot:
-            shown = [self._describe(handle) for handle in snapshot.files]
+            dead = self._dead.shown()
+            shown = [self._measured(handle, dead) for handle in snapshot.files]
         return shown + self._read_view.unreadable_files()
 
     def file(self, file_id: str, store: Store) -> FileInfo:
@@ -79,8 +89,27 @@ class Catalogue:
     def _describe(self, handle: FileHandle) -> FileInfo:
         return describe_handle(handle, self._topic_names.known(handle))
 
+    def _measured(self, handle: FileHandle, dead: Mapping[str, np.ndarray]) -> FileInfo:
+        """Return a file's row, of one with rows of followed tables also how many of them are dead."""
+        shown, reader = self._describe(handle), handle.reader
+        if not dead or not isinstance(reader, CompactedFile | PublishedFile):
+            return shown
+        schema = (
+            reader.row.schema
+            if isinstance(reader, PublishedFile)
+            else reader.schema.encode().decode()
+        )
+        if schema != _OF_TABLES:
+            return shown
+        try:
+            whole = reader.whole() if isinstance(reader, PublishedFile) else reader
+            share = self._dead.share(handle.uuid, whole, dead)
+        except TierdexError:  # queries name a file that cannot be read
+            return shown
+        return shown._replace(dead_items=round(share * handle.item_count))
+
     def _describe_life(self, handle: FileHandle, store: Store) -> FileInfo:
-        shown, key = self._describe(handle), handle.object_key
+        shown, key = self._measured(handle, self._dead.shown()), handle.object_key
         if key is not None:
             shown = shown._replace(published_at=store.head(key).modified_ms)
         if not isinstance(handle.reader, CompactedFile | PublishedFile):

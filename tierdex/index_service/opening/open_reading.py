@@ -72,6 +72,7 @@ def open_reading(
         read_view=read_view,
         compaction=None,
         worker_error=lambda: None,
+        dead=view.tables.dead,
     )
     forgetter = Forgetter(view, read_view, writer=None)
     components = make_components(view, read_view, catalogue, forgetter)

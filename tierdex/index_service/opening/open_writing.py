@@ -28,6 +28,7 @@ from tierdex.compactor.components import (
     note_nothing,
 )
 from tierdex.compactor.expire import commit_rules
+from tierdex.compactor.merged_file import open_published
 from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
@@ -50,6 +51,7 @@ from tierdex.index_service.opening.folder_store import note_store
 from tierdex.index_service.opening.folder_voice import make_folder_voice
 from tierdex.index_service.opening.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.opening.open_view import close_view, open_view
+from tierdex.index_service.tables.dead_entries import rows_of_dead
 from tierdex.index_service.tables.table_objects import TablePublisher
 from tierdex.index_service.view.local_recovery import LocalMending, open_local
 from tierdex.index_service.view.quarantine import Quarantine
@@ -75,6 +77,7 @@ from tierdex.lifecycle.store_time import StoreTime
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from typing_extensions import Buffer
 
     from tierdex.errors import FencedError
@@ -381,9 +384,21 @@ class _OwnerOpening:
             dated=as_it_says if self._leader is None else self._leader.dated,
             before_drop=note_nothing if self._leader is None else self._leader.note_published,
             forgotten=lambda: view.manifests.ages.forgotten,
-            files_to_rewrite=forgetter.files_to_rewrite,
+            files_to_rewrite=lambda: [*forgetter.files_to_rewrite(), *self._files_of_dead()],
             end_forgettings=forgetter.end_what_is_done,
+            dead_rows=lambda *file: rows_of_dead(self._left_out(), *file),
         )
+
+    def _left_out(self) -> dict[str, np.ndarray]:
+        """Return which files of followed tables have no entries in files that are written now."""
+        grace_s = self._view.settings.grace_time
+        return self._view.tables.dead.left_out(self._view.seams.clock.monotonic() - grace_s)
+
+    def _files_of_dead(self) -> list[FileRow]:
+        """Return our published files of which so much is dead that they are written anew."""
+        rows = self._claim.get().state.index_files.values()
+        read = partial(open_published, self._view.store)
+        return self._view.tables.dead.files_to_rewrite(rows, read, self._left_out())
 
     def _make_compactor(self, compaction: CompactorComponents, writer: Writer) -> Compactor:
         manifests, node = self._view.manifests, self._view.settings.node
@@ -411,6 +426,7 @@ class _OwnerOpening:
             read_view=read_view,
             compaction=compaction,
             worker_error=lambda: next((t.last_error for t in self._threads if t.last_error), None),
+            dead=self._view.tables.dead,
         )
 
     def _make_remote_flush(self, writer: Writer, maintenance: Maintenance) -> RemoteFlush:

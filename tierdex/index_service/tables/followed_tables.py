@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError, TierdexError
 from tierdex.index_service.file_info import TableInfo
+from tierdex.index_service.tables.dead_entries import DeadEntries
 from tierdex.index_service.tables.table_log import FOLDER, TableLog, topics_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class FollowedTables:
         self.damaged: dict[str, str] = {}
         self._deletes: OrderedDict[tuple[str, DeletesPlace], np.ndarray] = OrderedDict()
         self._deletes_kept = 0
+        self.dead = DeadEntries(self.topics)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -177,12 +179,7 @@ class FollowedTables:
             )
         lives = [(file, file.life_at(newest.step)) for file in state.files]
         live = [(file, life) for file, life in lives if life is not None]
-        first = state.snapshots[0].step
-        dead = sum(
-            file.rows is not None
-            and all(life.end is not None and life.end <= first for life in file.lives)
-            for file in state.files
-        )
+        dead = sum(file.rows is not None and not file.lives for file in state.files)
         rows = sum(file.rows or 0 for file, _ in live)
         deleted = sum(life.deletes.rows for _, life in live if life.deletes is not None)
         return TableInfo(

@@ -6,6 +6,9 @@
     {checksum} {"kind": "files", ...}     numbers that data files have from now on
     {checksum} {"kind": "indexed", ...}   files whose entries are durable
     {checksum} {"kind": "step", ...}      a snapshot: files that begin and end to be part of the table
+    {checksum} {"kind": "kept", ...}      the oldest snapshot that is kept from now on
+    {checksum} {"kind": "forgotten", ...} files that no kept snapshot has: their numbers are used up
+    {checksum} {"kind": "base", ...}      all of the above, of a log that was written anew: the second line
 
 Order of writing, by the process that holds the data folder::
 
@@ -16,7 +19,8 @@ Order of writing, by the process that holds the data folder::
 
 A crash before the last leaves entries whose files are in no step, which no lookup shows; the next run gives
 the same files the same numbers. A last line that a crash cut short is no record, and the next write takes its
-place. A wrong line before the last is damage: then nothing of the topic is called complete.
+place. A wrong line before the last is damage: then nothing of the topic is called complete. A log of which
+most is history is written anew, as a whole file in its place. A head in the middle begins another table.
 
 The checksum is CRC-32 of the JSON, eight hexadecimal digits. Depends on errors, table_state and whole_file.
 """
@@ -31,13 +35,8 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from tierdex.errors import CorruptFileError, InvalidRequestError
-from tierdex.index_service.tables.table_state import (
-    FORMAT,
-    DeletesPlace,
-    TableHead,
-    TableState,
-)
+from tierdex.errors import CorruptFileError
+from tierdex.index_service.tables.table_state import DeletesPlace, TableHead, TableState
 from tierdex.whole_file import replace_file
 
 if TYPE_CHECKING:
@@ -49,7 +48,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "tables"
 _SUFFIX: Final = ".table"
 _LOOK: Final = ".look"
-_DELETES: Final = ".deletes"
+DELETES: Final = ".deletes"
+_SHORT_BYTES: Final = 1 << 20  # a log that is never written anew
 
 
 def path_of_topic(folder: Path, topic: str) -> Path:
@@ -68,6 +68,11 @@ def encode_record(record: Mapping[str, Any]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
+def encode_state(state: TableState) -> bytes:
+    """Return the log of a state without its history."""
+    return b"".join(map(encode_record, state.records()))
+
+
 class TableLog:
     """One table's log: reads what was appended since it last looked, or appends. Not thread-safe."""
 
@@ -77,6 +82,8 @@ class TableLog:
         self.path = path_of_topic(folder, topic)
         self._end = 0  # of the last whole line that was read
         self._inode: tuple[int, int] | None = None
+        self._base_bytes = 0  # of the state, when the log was last measured
+        self._needless: set[str] = set()
         self.state: TableState | None = None
 
     # -- reading ---------------------------------------------------------------------------------
@@ -104,13 +111,8 @@ class TableLog:
         self.state, taken = _with_lines(self.state, data, self.path)
         self._end += taken
 
-    @property
-    def end(self) -> int:
-        """Bytes of the log that make `state`."""
-        return self._end
-
     def read_file(self, name: str) -> bytes:
-        """Return a file of the table's: its log, or one with deleted rows. Raises OSError."""
+        """Return a file of the table's with deleted rows. Raises OSError."""
         with closing(self._filesystem.open(self._folder / name)) as file:
             return file.read_at(0, file.size())
 
@@ -118,12 +120,36 @@ class TableLog:
 
     def begin(self, head: TableHead) -> TableState:
         """Make the log of a table that was never followed, durably; return its empty state."""
-        record = {"kind": "head", "format": FORMAT, **head.__dict__, "options": dict(head.options)}
-        replace_file(self._filesystem, self.path, encode_record(record))
+        return self._replace(encode_record(head.as_record()))
+
+    def _replace(self, data: bytes) -> TableState:
+        replace_file(self._filesystem, self.path, data)
         self.state, self._end, self._inode = None, 0, None
         state = self.refresh()
         assert state is not None
         return state
+
+    def tidy(self) -> TableState:
+        """Write the log anew where most of it is history; remove deleted rows that no step has.
+
+        Those that the last call found needless are removed: a reader may be at them for a while yet.
+        """
+        assert self.state is not None
+        if self._end > max(_SHORT_BYTES, 2 * self._base_bytes):
+            data = encode_state(self.state)
+            self._base_bytes = len(data)
+            if self._end > max(_SHORT_BYTES, 2 * len(data)):
+                self._replace(data)
+        needed = self.state.deletes_files()
+        begin = self.path.name.removesuffix(_SUFFIX) + "."
+        needless = {
+            name for name in self._filesystem.list_folder(self._folder)
+            if name.startswith(begin) and name.endswith(DELETES) and name not in needed
+        }  # fmt: skip
+        for name in needless & self._needless:
+            self._filesystem.unlink(self._folder / name)
+        self._needless = needless - self._needless
+        return self.state
 
     def append(self, *records: Mapping[str, Any]) -> TableState:
         """Append records and sync them; return the state that they make."""
@@ -144,7 +170,7 @@ class TableLog:
         """Write the deleted rows (u8, rising) of a step's files, synced; return where each lies."""
         if not parts:
             return []
-        path = self.path.with_suffix(f".{step}{_DELETES}")
+        path = self.path.with_suffix(f".{step}{DELETES}")
         places, data, offset = [], [], 0
         for part in parts:
             raw = np.ascontiguousarray(part, "<u8").tobytes()
@@ -209,7 +235,11 @@ def _with_lines(
                 break
             raise CorruptFileError(where, f"line {number + 1} of the last {len(lines)} is damaged")
         try:
-            state = _head_of(record) if state is None else state.with_record(record)
+            state = (
+                TableState(TableHead.of_record(record))
+                if state is None
+                else state.with_record(record)
+            )
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise CorruptFileError(
                 where, f"line {number + 1} of the last {len(lines)}: {error}"
@@ -224,16 +254,3 @@ def _decode(line: bytes) -> dict[str, Any] | None:
         return None
     record = json.loads(text)
     return record if isinstance(record, dict) else None
-
-
-def _head_of(record: dict[str, Any]) -> TableState:
-    if record["kind"] != "head":
-        raise ValueError("the log does not begin with its head")
-    if record["format"] != FORMAT:
-        raise InvalidRequestError(
-            f"the table was followed by another version of Tierdex (format {record['format']})",
-            field="format",
-        )
-    names = TableHead.__dataclass_fields__
-    said = {name: record[name] for name in names}
-    return TableState(TableHead(**{**said, "keys": tuple(said["keys"])}))

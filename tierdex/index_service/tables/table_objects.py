@@ -2,7 +2,7 @@
 
 ::
 
-    tables/TOPIC/state          the log of the table's state, as table_log.py writes it; TOPIC in base64
+    tables/TOPIC/state          the table's state, as a log without its history; TOPIC in base64
     tables/TOPIC/STEP.deletes   deleted rows of a step
     tables/TOPIC/look           what the follower last saw, where answers depend on how old that is
 
@@ -29,12 +29,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from tierdex.errors import CorruptFileError, NotFoundError, TierdexError
-from tierdex.index_service.tables.table_log import state_of_log
+from tierdex.index_service.tables.table_log import DELETES, encode_state, state_of_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tierdex.clock import Clock
+    from tierdex.index_service.tables.dead_entries import DeadEntries
     from tierdex.index_service.tables.table_log import TableLog
     from tierdex.index_service.tables.table_state import DeletesPlace, TableState
     from tierdex.storage_layer.base import Store
@@ -109,12 +110,13 @@ class TableObjects:
 
 class _Pending(NamedTuple):
     state: TableState
-    bytes: int  # of the log
     number: int  # the newest file that may have entries of it
 
 
 class LocalTables(Protocol):
     """The tables of a data folder, as their publisher reads them."""
+
+    dead: DeadEntries
 
     def local_states(self) -> Iterable[tuple[str, TableState]]:
         """Return topics and states, of tables that this folder follows."""
@@ -148,6 +150,7 @@ class TablePublisher:
         self._pending: dict[str, _Pending] = {}
         self._published: dict[str, TableState] = {}
         self._looks: dict[str, float] = {}
+        self._needless: set[str] = set()
 
     def step(self) -> float:
         """Publish what is due, for a background thread; what fails is tried at the next step."""
@@ -172,16 +175,14 @@ class TablePublisher:
     def _try_state(self, topic: str, state: TableState) -> int:
         pending = self._pending.get(topic)
         if pending is None:
-            size = self._tables.log_of(
-                topic
-            ).end  # first: what it says was put lies in the files below
             newest = max(self._unpublished(), default=-1)
-            pending = self._pending[topic] = _Pending(state, size, newest)
+            pending = self._pending[topic] = _Pending(state, newest)
         waiting = self._unpublished()
         if any(number <= pending.number for number in waiting):
             return 0
         self._write(topic, pending)
         self._published[topic] = pending.state
+        self._tables.dead.note_published(topic, pending.state, self._clock.monotonic())
         del self._pending[topic]
         return 1
 
@@ -192,7 +193,12 @@ class TablePublisher:
             key = _deletes_key(topic, file)
             if key not in there:
                 self._store.put(key, log.read_file(file))
-        self._store.put(prefix + _STATE, log.read_file(log.path.name)[: pending.bytes])
+        self._store.put(prefix + _STATE, encode_state(pending.state))
+        needed = {_deletes_key(topic, file) for file in pending.state.deletes_files()}
+        needless = {key for key in there - needed if key.endswith(DELETES)}
+        for key in needless & self._needless:  # a reader of the state before may be at a newer one
+            self._store.delete(key)
+        self._needless = self._needless - there | needless
 
     def _note_look(self, topic: str) -> None:
         now = self._clock.monotonic()

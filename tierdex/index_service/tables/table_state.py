@@ -5,9 +5,12 @@ lives: from which step to which it was part of the table, and with which deleted
 never change a data file and never use its name again, so (file, position) means one row for ever; what
 changes is whether it is live.
 
+A file of no kept snapshot is *dead*. Its number is then forgotten: the path gets another one if the table
+brings the file back, so that merges may leave out the entries which carry the old one.
+
 A state is never changed: `with_record` returns the next one, and who holds one sees one snapshot whole.
 
-Depends on errors.
+Depends on errors and numpy.
 """
 
 from __future__ import annotations
@@ -16,10 +19,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tierdex.errors import NotFoundError
+import numpy as np
+
+from tierdex.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
 FORMAT: Final = 1
 
@@ -48,7 +53,10 @@ class Life(NamedTuple):
 
 @dataclass(frozen=True)
 class TableFile:
-    """A data file: its address below the table's, bytes, rows, and the values that it is partitioned by."""
+    """A data file: its address below the table's, bytes, rows, and the values that it is partitioned by.
+
+    Of a number that was forgotten only the rows are known: its path is empty.
+    """
 
     number: int
     path: str
@@ -89,6 +97,22 @@ class TableHead:
     time: str | None
     options: Mapping[str, str] = field(default_factory=dict)
 
+    def as_record(self) -> dict[str, Any]:
+        return {"kind": "head", "format": FORMAT, **self.__dict__, "options": dict(self.options)}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> TableHead:
+        """Raises ValueError, KeyError for none, InvalidRequestError for one of another version of Tierdex."""
+        if record["kind"] != "head":
+            raise ValueError("the log does not begin with its head")
+        if record["format"] != FORMAT:
+            raise InvalidRequestError(
+                f"the table was followed by another version of Tierdex (format {record['format']})",
+                field="format",
+            )
+        said = {name: record[name] for name in cls.__dataclass_fields__}
+        return cls(**{**said, "keys": tuple(said["keys"])})
+
 
 @dataclass(frozen=True)
 class TableState:
@@ -99,6 +123,7 @@ class TableState:
     files: tuple[TableFile, ...] = ()
     indexed: frozenset[int] = frozenset()  # numbers whose entries are durable, in no step yet
     first_columns: str = ""  # when it was first followed: the names that its keys have
+    last_step: int = 0
 
     @property
     def newest(self) -> IndexedSnapshot | None:
@@ -109,7 +134,16 @@ class TableState:
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        return {file.path: file.number for file in self.files}
+        return {file.path: file.number for file in self.files if file.path}
+
+    @cached_property
+    def is_forgotten(self) -> np.ndarray:
+        """Which numbers (b1[n]) no snapshot has any more, of this state or a later one."""
+        return np.array([not file.path for file in self.files], bool)
+
+    def dead_numbers(self) -> list[int]:
+        """Return the files that no kept snapshot has, and that are not forgotten yet."""
+        return [file.number for file in self.files if file.path and not file.lives]
 
     def live_paths(self) -> dict[str, Life]:
         """Return the files of the newest snapshot, by path."""
@@ -157,7 +191,61 @@ class TableState:
             return self._from_step(int(record["first"]))
         if kind == "step":
             return self._with_step(record)
+        if kind == "forgotten":
+            return self._without(set(record["files"]))
+        if (
+            kind == "head"
+        ):  # another table, in the place of this one: no number has a second meaning
+            begun = self._without(range(len(self.files)))
+            return TableState(
+                TableHead.of_record(record), files=begun.files, last_step=self.last_step
+            )
+        if kind == "base":
+            return self._of_base(record)
         raise ValueError(f"{kind!r} is no record of a table")
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records of a log that makes this state, as few as there can be."""
+        files = [
+            [file.number, file.path, file.size, file.rows, file.partition, file.lives]
+            for file in self.files if file.path
+        ]  # fmt: skip
+        forgotten = [[file.number, file.rows] for file in self.files if not file.path]
+        base = {
+            "kind": "base", "files": files, "forgotten": forgotten, "snapshots": self.snapshots,
+            "indexed": sorted(self.indexed), "first_columns": self.first_columns,
+            "last_step": self.last_step,
+        }  # fmt: skip
+        return [self.head.as_record(), base]
+
+    def _of_base(self, record: Mapping[str, Any]) -> TableState:
+        files = [TableFile(number, "", 0, rows, {}) for number, rows in record["forgotten"]]
+        for number, path, size, rows, partition, lives in record["files"]:
+            lived = tuple(
+                Life(begin, end, None if place is None else DeletesPlace(*place), mark)
+                for begin, end, place, mark in lives
+            )
+            files.append(TableFile(number, path, size, rows, partition, lived))
+        files.sort(key=lambda file: file.number)
+        if [file.number for file in files] != list(range(len(files))):
+            raise ValueError("numbers of files are missing")
+        return replace(
+            self,
+            files=tuple(files),
+            snapshots=tuple(IndexedSnapshot(*each) for each in record["snapshots"]),
+            indexed=frozenset(record["indexed"]),
+            first_columns=record["first_columns"],
+            last_step=record["last_step"],
+        )
+
+    def _without(self, numbers: Container[int]) -> TableState:
+        """Return the state in which files are forgotten."""
+        files = tuple(
+            TableFile(file.number, "", 0, file.rows, {}) if file.number in numbers else file
+            for file in self.files
+        )
+        indexed = frozenset(number for number in self.indexed if number not in numbers)
+        return replace(self, files=files, indexed=indexed)
 
     def _with_files(self, rows: Sequence[Sequence[Any]]) -> TableState:
         files = list(self.files)
@@ -186,9 +274,8 @@ class TableState:
 
     def _with_step(self, record: Mapping[str, Any]) -> TableState:
         step = int(record["step"])
-        last = self.snapshots[-1].step if self.snapshots else 0
-        if step != last + 1:
-            raise ValueError(f"step {step} follows {last}")
+        if step != self.last_step + 1:
+            raise ValueError(f"step {step} follows {self.last_step}")
         files = list(self.files)
         for number in record["ended"]:
             *before, life = files[number].lives
@@ -206,5 +293,6 @@ class TableState:
             files=tuple(files),
             snapshots=(*self.snapshots, snapshot),
             first_columns=self.first_columns or record["columns"],
+            last_step=step,
             indexed=self.indexed - {number for number, *_ in record["begun"]},
         )

@@ -30,6 +30,7 @@ class File(BaseModel):
 
     Of a log file `item_count` is the number of its messages, and `slot_count` 0. `published_at` is
     told of one file, `compacted_at` and `compaction_s` of one of the index; lists leave all three out.
+    `dead_items` are those of rows that no kept snapshot of a followed table has, by a sample of the file.
     """
 
     file_id: str
@@ -48,6 +49,7 @@ class File(BaseModel):
     published_at: Int64 | None = None
     compacted_at: Int64 | None = None
     compaction_s: float | None = None
+    dead_items: int | None = None
 
 
 class Files(BaseModel):
