@@ -12,6 +12,7 @@ import pytest
 
 from tierdex.errors import InvalidRequestError
 from tierdex.files.object_file import RangeFile
+from tierdex.files.parquet_pages import DictionaryMemory
 from tierdex.files.parquet_row import KnownParquet, read_parquet_row
 from tierdex.files.thrift_compact import decode, encode
 
@@ -96,8 +97,50 @@ def test_only_the_pages_with_the_row_are_fetched():
     read_parquet_row(file, 1, 1234)
     assert file.bytes - footer < chunks / 10
     file = opened(without)
-    read_parquet_row(file, 1, 1234)
+    known = KnownParquet(file)
+    read_parquet_row(file, 1, 1234, known)
     assert file.bytes >= chunks
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_first_row_of_a_group_makes_a_map_of_its_pages_for_the_others(version):
+    data = written(flat(), write_page_index=False, data_page_version=version)
+    group = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(1)
+    chunks = sum(group.column(n).total_compressed_size for n in range(group.num_columns))
+    file, dictionaries = opened(data), DictionaryMemory(1 << 20)
+    known = KnownParquet(file, dictionaries)
+    whole = pq.ParquetFile(io.BytesIO(data))
+    for number, row in enumerate((0, 1, 1234, 2499, 2498)):
+        before = file.bytes
+        found = read_parquet_row(file, 1, row, known)
+        expected = whole.read_row_group(1).slice(row, 1)
+        assert found.to_pylist() == expected.to_pylist()
+        assert file.bytes - before >= chunks if number == 0 else file.bytes - before < chunks
+
+
+def test_dictionary_that_is_kept_is_not_fetched_again():
+    data = written({"state": flat()["id"]}, row_group_size=COUNT, compression="none")
+    file, dictionaries = opened(data), DictionaryMemory(1 << 20)
+    known = KnownParquet(file, dictionaries)
+    read_parquet_row(file, 0, 10, known)
+    requests, fetched = file.requests, file.bytes
+    assert read_parquet_row(file, 0, 5000, known).to_pylist() == [{"state": "ORDER-5000"}]
+    assert (file.requests - requests, file.bytes - fetched < 20_000) == (1, True)
+    dictionaries.put("another", bytes(1 << 20))  # of two that do not fit the older one goes
+    read_parquet_row(file, 0, 5000, known)
+    assert file.bytes - fetched > 60_000
+
+
+def test_near_pages_come_together_so_that_requests_are_few():
+    columns = {f"c{n}": [f"{n}-{row}" for row in range(COUNT)] for n in range(12)}
+    data = written(columns, compression="none", use_dictionary=False, row_group_size=COUNT)
+    file = opened(data)
+    known = KnownParquet(file)
+    read_parquet_row(file, 0, 1, known)
+    requests, fetched = file.requests, file.bytes
+    assert read_parquet_row(file, 0, 4000, known).to_pylist()[0]["c7"] == "7-4000"
+    assert file.requests - requests <= 4
+    assert file.bytes - fetched < (1 << 20) + 12 * 5000
 
 
 def test_row_of_a_known_file_costs_its_pages_and_no_dictionary_that_they_do_not_need():

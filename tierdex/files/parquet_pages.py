@@ -1,4 +1,4 @@
-"""One row of a Parquet file, of which only the pages that have it are fetched, by the file's page index.
+"""One row of a Parquet file, of which only the pages that have it are fetched.
 
 pyarrow reads whole column chunks. So a small file is made in memory for each column, and pyarrow reads that::
 
@@ -6,8 +6,12 @@ pyarrow reads whole column chunks. So a small file is made in memory for each co
                          |                       |
     small file   PAR1 | dictionary ------------ PAGE | footer: this column alone, as many rows as the page |
 
-Where there is an offset index, a page begins with a row, and is whole in itself but for its dictionary.
-Columns of several leaves (structs, maps), whose pages end at different rows, and columns without an offset
+Where its pages are, the file's offset index says: a page begins with a row, and is whole in itself but for
+its dictionary. A file without one gets a *page map* of ours: the first row of a row group fetches the chunks
+whole, and their page headers say where the pages are, for every row after it. What a file told is kept in
+`KnownPages`, dictionaries in a `DictionaryMemory`, since files of a table never change.
+
+Columns of several leaves (structs, maps), whose pages end at different rows, and lists without an offset
 index are left to the caller.
 
 A row of a file with row groups of 23 MB costs 2.4 MB so, and 11.5 by column chunks. Other readers of page
@@ -18,8 +22,11 @@ Depends on errors, thrift_compact, object_file, parquet_file and pyarrow.
 
 from __future__ import annotations
 
+import threading
 from base64 import b64encode
 from bisect import bisect_right
+from collections import OrderedDict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -35,6 +42,7 @@ from tierdex.files.thrift_compact import (
     NotCompactError,
     Struct,
     decode,
+    decode_at,
     encode,
 )
 
@@ -47,9 +55,12 @@ if TYPE_CHECKING:
 _MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 8  # behind the footer: its length, and the magic
 _GAP_BYTES: Final = 64 << 10  # what is fetched too, rather than asking twice
+_FEW_REQUESTS: Final = 4
+_SPARE_BYTES: Final = 2 << 20  # what is fetched besides, rather than asking more often than that
 # Numbers of fields in parquet.thrift.
 _SCHEMA, _ROW_COUNT, _GROUPS, _NOTES, _ORDERS, _ENCRYPTION = 2, 3, 4, 5, 7, 8
-_CHILDREN: Final = 5  # of a SchemaElement
+_REPETITION, _CHILDREN = 3, 5  # of a SchemaElement
+_REPEATED: Final = 2
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3  # of a RowGroup
 _META, _INDEX_OFFSET, _INDEX_LENGTH = 3, 4, 5  # of a ColumnChunk
 _TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _UNPACKED, _PACKED = (
@@ -63,9 +74,63 @@ _TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _UNPACKED, _PACKED = (
 )  # of its metadata
 _DATA_OFFSET, _DICTIONARY_OFFSET = 9, 11
 _PAGE_OFFSET, _PAGE_BYTES, _PAGE_ROW = 1, 2, 3  # of a PageLocation
-_PAGE, _PAGE_2 = 5, 8  # of a PageHeader: a data page of version 1 or 2; both count values in 1
+_HEADER_PACKED: Final = 3  # of a PageHeader
+_PAGE, _DICTIONARY_PAGE, _PAGE_2 = (
+    5,
+    7,
+    8,
+)  # of it: a data page of version 1 or 2; both count values in 1
 _ENCODING: Final = {_PAGE: 2, _PAGE_2: 4}  # of such a page: where its encoding stands
 _DICTIONARY_ENCODINGS: Final = (2, 8)  # PLAIN_DICTIONARY, RLE_DICTIONARY
+
+
+class Pages(NamedTuple):
+    """The pages of a column chunk: (offset, bytes) of each, its first row, and where the dictionary is."""
+
+    places: list[tuple[int, int]]
+    firsts: list[int]
+    dictionary: tuple[int, int]
+
+
+class DictionaryMemory:
+    """Dictionaries of many files, up to so many bytes; those that were used last stay. Thread-safe."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[object, bytes] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, name: object) -> bytes | None:
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+            return self._kept.get(name)
+
+    def put(self, name: object, data: bytes) -> None:
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = data
+                self._bytes += len(data)
+            while self._bytes > self._most:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+
+
+class KnownPages:
+    """What a file told of its pages. Safe to share between threads: what two read at once is the same."""
+
+    def __init__(self, footer: Struct, dictionaries: DictionaryMemory | None = None) -> None:
+        self.footer = footer
+        self.pages: dict[tuple[int, str], Pages] = {}
+        self._dictionaries = dictionaries
+        self._name = object()  # of this file's dictionaries: no two objects that live are equal
+
+    def dictionary(self, place: tuple[int, int]) -> bytes | None:
+        return None if self._dictionaries is None else self._dictionaries.get((self._name, place))
+
+    def keep(self, place: tuple[int, int], data: bytes) -> None:
+        if self._dictionaries is not None:
+            self._dictionaries.put((self._name, place), data)
 
 
 class _Chunk(NamedTuple):
@@ -81,6 +146,53 @@ class _Chunk(NamedTuple):
     rows: int
 
 
+class _Fetched:
+    """Parts of a file that were read."""
+
+    def __init__(self, file: RangeFile) -> None:
+        self._file = file
+        self._parts: list[tuple[int, bytes]] = []
+
+    def fetch(self, places: Iterable[tuple[int, int]]) -> None:
+        """Read what is not there yet; near places come with one read."""
+        runs: list[tuple[int, int]] = []
+        for begin, length in sorted(set(places)):
+            if self._held(begin, length) is not None:
+                continue
+            if runs and begin <= runs[-1][1] + _GAP_BYTES:
+                runs[-1] = runs[-1][0], max(runs[-1][1], begin + length)
+            else:
+                runs.append((begin, begin + length))
+        for begin, end in _few(runs):
+            self._parts.append((begin, self._file.read_at(begin, end - begin)))
+
+    def __getitem__(self, place: tuple[int, int]) -> bytes:
+        held = self._held(*place)
+        if held is None:
+            raise NotCompactError("the file ends within a page")
+        return held
+
+    def _held(self, begin: int, length: int) -> bytes | None:
+        for at, data in self._parts:
+            if at <= begin and begin + length <= at + len(data):
+                return data[begin - at : begin - at + length]
+        return None
+
+
+def _few(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return fewer runs, [begin, end), as long as what is read between them is little."""
+    spare = _SPARE_BYTES
+    while len(runs) > _FEW_REQUESTS:
+        gaps = [after[0] - before[1] for before, after in pairwise(runs)]
+        least = min(gaps)
+        if least > spare:
+            break
+        spare -= least
+        at = gaps.index(least)
+        runs = [*runs[:at], (runs[at][0], runs[at + 1][1]), *runs[at + 2 :]]
+    return runs
+
+
 def read_footer(file: RangeFile, length: int) -> Struct | None:
     """Return the file's footer of so many bytes; None where it is not to be read by us."""
     try:
@@ -91,33 +203,32 @@ def read_footer(file: RangeFile, length: int) -> Struct | None:
 
 
 def read_columns(
-    file: RangeFile,
-    footer: Struct,
-    schema: pa.Schema,
-    row_group: int,
-    row: int,
-    unit: Unit,
-    indexes: dict[tuple[int, int], bytes] | None = None,
+    file: RangeFile, known: KnownPages, schema: pa.Schema, row_group: int, row: int, unit: Unit
 ) -> dict[str, Any]:
     """Return one row's columns by name: those that pages alone can give.
 
     `schema` is the file's, as pyarrow tells it with INT96 read in `unit`. The row must be one of the group's.
-    A dictionary is fetched behind its page, where that has values of it. `indexes` are offset indexes that
-    were read before, by their places in the file; those that are read now are added.
+    A dictionary is fetched behind its page, where that has values of it.
     """
     try:
-        chunks = _chunks(file, footer, row_group, row, {} if indexes is None else indexes)
-        fetched = _fetch(file, [chunk.page for chunk in chunks.values()])
-        needed = [
+        fetched = _Fetched(file)
+        chunks = _chunks(fetched, known, row_group, row)
+        fetched.fetch(chunk.page for chunk in chunks.values())
+        needed = {
             chunk.dictionary
             for chunk in chunks.values()
             if chunk.dictionary[1] and _has_dictionary(fetched[chunk.page])
-        ]
-        fetched |= _fetch(file, needed)
+        }
+        kept = {place: known.dictionary(place) for place in needed}
+        fetched.fetch(place for place, data in kept.items() if data is None)
         found = {}
         for name, chunk in chunks.items():
-            parts = fetched.get(chunk.dictionary, b""), fetched[chunk.page]
-            table = _table(_small_file(footer, schema.field(name), chunk, *parts), unit)
+            dictionary = b""
+            if chunk.dictionary in needed:
+                dictionary = kept[chunk.dictionary] or fetched[chunk.dictionary]
+                known.keep(chunk.dictionary, dictionary)
+            parts = dictionary, fetched[chunk.page]
+            table = _table(_small_file(known.footer, schema.field(name), chunk, *parts), unit)
             found[name] = table.column(0).slice(row - chunk.first, 1)
             if len(found[name]) != 1 or found[name].type != schema.field(name).type:
                 raise NotCompactError("the page is not as it was told")
@@ -137,62 +248,91 @@ def _has_dictionary(page: bytes) -> bool:
     return True
 
 
-def _chunks(
-    file: RangeFile,
-    footer: Struct,
-    row_group: int,
-    row: int,
-    known: dict[tuple[int, int], bytes],
-) -> dict[str, _Chunk]:
-    """Return the chunks of single-leaf columns that have an offset index, by the column's name."""
-    group: Struct = footer[_GROUPS][1][1][row_group]
-    rows: int = group[_GROUP_ROWS][1]
+def _chunks(fetched: _Fetched, known: KnownPages, row_group: int, row: int) -> dict[str, _Chunk]:
+    """Return the chunks of single-leaf columns of which the pages are known, by the column's name."""
+    group: Struct = known.footer[_GROUPS][1][1][row_group]
     of_name: dict[str, list[Struct]] = {}
     for chunk in group[_COLUMNS][1][1]:
         name = chunk[_META][1][_PATH][1][1][0].decode()
         of_name.setdefault(name, []).append(chunk)
     single = {name: chunks[0] for name, chunks in of_name.items() if len(chunks) == 1}
-    indexed = {name: chunk for name, chunk in single.items() if _INDEX_OFFSET in chunk}
+    new = {name: chunk for name, chunk in single.items() if (row_group, name) not in known.pages}
+    indexed = {name: c for name, c in new.items() if _INDEX_OFFSET in c}
     places = {n: (c[_INDEX_OFFSET][1], c[_INDEX_LENGTH][1]) for n, c in indexed.items()}
-    known |= _fetch(file, [place for place in places.values() if place not in known])
+    fetched.fetch(places.values())
+    for name, chunk in indexed.items():
+        pages = _pages_of_index(chunk[_META][1], decode(fetched[places[name]]))
+        known.pages[row_group, name] = pages
+    unknown = [
+        name for name in new.keys() - indexed.keys() if _is_flat(known.footer, name.encode())
+    ]
+    fetched.fetch(_whole(single[name][_META][1]) for name in unknown)
+    rows: int = group[_GROUP_ROWS][1]
+    for name in unknown:
+        known.pages[row_group, name] = _page_map(single[name][_META][1], fetched, rows)
     return {
-        name: _chunk(chunk[_META][1], decode(known[places[name]]), row, rows)
-        for name, chunk in indexed.items()
+        name: _chunk(chunk[_META][1], known.pages[row_group, name], row, rows)
+        for name, chunk in single.items()
+        if (row_group, name) in known.pages
     }
 
 
-def _chunk(meta: Struct, index: Struct, row: int, rows: int) -> _Chunk:
+def _whole(meta: Struct) -> tuple[int, int]:
+    """Return where a column chunk lies: its first byte, and how many there are."""
+    begin = meta[_DATA_OFFSET][1]
+    if meta.get(_DICTIONARY_OFFSET, (I64, 0))[1] > 0:
+        begin = min(begin, meta[_DICTIONARY_OFFSET][1])
+    return begin, meta[_PACKED][1]
+
+
+def _pages_of_index(meta: Struct, index: Struct) -> Pages:
     locations: list[Struct] = index[1][1][1]
-    firsts = [location[_PAGE_ROW][1] for location in locations]
-    number = bisect_right(firsts, row) - 1
+    places = [(each[_PAGE_OFFSET][1], each[_PAGE_BYTES][1]) for each in locations]
+    begin, _ = _whole(meta)
+    dictionary = begin, max(0, places[0][0] - begin)
+    return Pages(places, [each[_PAGE_ROW][1] for each in locations], dictionary)
+
+
+def _page_map(meta: Struct, fetched: _Fetched, rows: int) -> Pages:
+    """Return the pages of a chunk that was fetched, of a column that has one value a row."""
+    begin, size = _whole(meta)
+    data = fetched[begin, size]
+    places, firsts, dictionary = [], [], (begin, 0)
+    at = row = 0
+    while at < size:
+        header, body = decode_at(data, at)
+        end = body + header[_HEADER_PACKED][1]
+        kind = header.get(_PAGE) or header.get(_PAGE_2)
+        if kind is not None:
+            places.append((begin + at, end - at))
+            firsts.append(row)
+            row += kind[1][1][1]
+        elif not places and _DICTIONARY_PAGE in header:
+            dictionary = begin + at, end - at
+        at = end
+    if row != rows:
+        raise NotCompactError(f"the pages have {row} rows of {rows}")
+    return Pages(places, firsts, dictionary)
+
+
+def _is_flat(footer: Struct, name: bytes) -> bool:
+    """Say whether a column is one value a row."""
+    elements: list[Struct] = footer[_SCHEMA][1][1]
+    at = 1
+    while elements[at][4][1] != name:
+        at = _behind(elements, at)
+    return _CHILDREN not in elements[at] and elements[at].get(_REPETITION, (I32, 0))[1] != _REPEATED
+
+
+def _chunk(meta: Struct, pages: Pages, row: int, rows: int) -> _Chunk:
+    number = bisect_right(pages.firsts, row) - 1
     if number < 0:
         raise NotCompactError("the offset index lacks the row")
-    page = locations[number]
-    end = firsts[number + 1] if number + 1 < len(firsts) else rows
-    begin = meta[_DATA_OFFSET][1]
-    if _DICTIONARY_OFFSET in meta:
-        begin = min(begin, meta[_DICTIONARY_OFFSET][1])
-    dictionary = begin, max(0, locations[0][_PAGE_OFFSET][1] - begin)
-    place = page[_PAGE_OFFSET][1], page[_PAGE_BYTES][1]
-    if not begin <= place[0] < sum(place) <= begin + meta[_PACKED][1] or dictionary[1] > place[0]:
+    end = pages.firsts[number + 1] if number + 1 < len(pages.firsts) else rows
+    place, (begin, size) = pages.places[number], _whole(meta)
+    if not begin <= place[0] < sum(place) <= begin + size or sum(pages.dictionary) > place[0]:
         raise NotCompactError("the offset index points beyond its column chunk")
-    return _Chunk(meta, dictionary, place, firsts[number], end - firsts[number])
-
-
-def _fetch(file: RangeFile, ranges: Iterable[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
-    """Return the bytes of each (offset, length); near ones come with one read."""
-    wanted = sorted(set(ranges))
-    found: dict[tuple[int, int], bytes] = {}
-    while wanted:
-        begin, end, count = wanted[0][0], sum(wanted[0]), 1
-        while count < len(wanted) and wanted[count][0] <= end + _GAP_BYTES:
-            end = max(end, sum(wanted[count]))
-            count += 1
-        block = file.read_at(begin, end - begin)
-        for offset, length in wanted[:count]:
-            found[offset, length] = block[offset - begin : offset - begin + length]
-        wanted = wanted[count:]
-    return found
+    return _Chunk(meta, pages.dictionary, place, pages.firsts[number], end - pages.firsts[number])
 
 
 def _small_file(

@@ -1,7 +1,7 @@
 """One row of a Parquet file, by its row group and its number in the group.
 
-Columns come by their pages where the file has a page index (parquet_pages.py), the others by their column
-chunks of the row's group.
+Columns come by their pages (parquet_pages.py), those of several leaves by their column chunks of the row's
+group.
 
 Depends on errors, object_file, parquet_file, parquet_pages and pyarrow.
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
 from tierdex.files.parquet_file import columns_with_int96, finest_right, open_parquet
-from tierdex.files.parquet_pages import read_columns, read_footer
+from tierdex.files.parquet_pages import DictionaryMemory, KnownPages, read_columns, read_footer
 
 if TYPE_CHECKING:
     from tierdex.files.object_file import RangeFile
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class KnownParquet:
-    """What was read of a Parquet file besides its rows, to be kept: its footer, offset indexes as they come.
+    """What was read of a Parquet file besides its rows, to be kept: its footer, where pages are as it comes.
 
     Safe to share between threads: what two read at the same time is the same.
     """
 
-    def __init__(self, file: RangeFile) -> None:
+    def __init__(self, file: RangeFile, dictionaries: DictionaryMemory | None = None) -> None:
         """Read the footer. Raises InvalidRequestError for what is no Parquet file."""
         with open_parquet(file, "it", "ns") as parquet:
             self.metadata = parquet.metadata
@@ -38,14 +38,8 @@ class KnownParquet:
                 self.metadata.row_group(n).num_rows for n in range(self.metadata.num_row_groups)
             ]
         self._begins = [0, *accumulate(sizes)]
-        groups = range(self.metadata.num_row_groups)
-        has_index = any(
-            self.metadata.row_group(group).column(n).has_offset_index
-            for group in groups[:1]
-            for n in range(self.metadata.num_columns)
-        )
-        self.footer = read_footer(file, self.metadata.serialized_size) if has_index else None
-        self.indexes: dict[tuple[int, int], bytes] = {}
+        footer = read_footer(file, self.metadata.serialized_size)
+        self.pages = None if footer is None else KnownPages(footer, dictionaries)
 
     def place(self, position: int) -> tuple[int, int]:
         """Return the row group of a row of the file, and its number there. Raises InvalidRequestError."""
@@ -83,10 +77,10 @@ def read_parquet_row(
 def _row(
     file: RangeFile, parquet: Any, row_group: int, row: int, unit: Unit, known: KnownParquet
 ) -> pa.Table:
-    schema, footer = parquet.schema_arrow, known.footer
+    schema = parquet.schema_arrow
     of_pages: dict[str, Any] = {}
-    if footer is not None and len(set(schema.names)) == len(schema):
-        of_pages = read_columns(file, footer, schema, row_group, row, unit, known.indexes)
+    if known.pages is not None and len(set(schema.names)) == len(schema):
+        of_pages = read_columns(file, known.pages, schema, row_group, row, unit)
     rest = [name for name in schema.names if name not in of_pages]
     if not of_pages:
         return parquet.read_row_group(row_group).slice(row, 1)

@@ -22,8 +22,14 @@ class NotCompactError(ValueError):
 
 def decode(source: bytes) -> Struct:
     """Return the struct that the bytes begin with. Raises NotCompactError."""
+    return decode_at(source, 0)[0]
+
+
+def decode_at(source: bytes, position: int) -> tuple[Struct, int]:
+    """Return the struct at a position, and the position behind it. Raises NotCompactError."""
+    reader = _Reader(source, position)
     try:
-        return _Reader(source).struct()
+        return reader.struct(), reader.at
     except (IndexError, RecursionError) as error:
         raise NotCompactError("it ends within a struct") from error
 
@@ -36,9 +42,9 @@ def encode(struct: Struct) -> bytes:
 
 
 class _Reader:
-    def __init__(self, source: bytes) -> None:
+    def __init__(self, source: bytes, at: int) -> None:
         self._source = source
-        self._at = 0
+        self.at = at
 
     def struct(self) -> Struct:
         found: Struct = {}
@@ -74,14 +80,14 @@ class _Reader:
         return kind, [self._value(kind) for _ in range(count)]
 
     def _byte(self) -> int:
-        self._at += 1
-        return self._source[self._at - 1]
+        self.at += 1
+        return self._source[self.at - 1]
 
     def _bytes(self, count: int) -> bytes:
-        self._at += count
-        if self._at > len(self._source):
+        self.at += count
+        if self.at > len(self._source):
             raise IndexError
-        return self._source[self._at - count : self._at]
+        return self._source[self.at - count : self.at]
 
     def _varint(self) -> int:
         found = shift = 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.files.folder import FileFolder, with_parameters
+from tierdex.files.parquet_pages import DictionaryMemory
 from tierdex.files.parquet_row import KnownParquet, read_parquet_row
 from tierdex.files.row_templates import Template
 from tierdex.files.table_columns import TableColumns
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _FILES_KEPT: Final = 64
+_DICTIONARY_BYTES: Final = 64 << 20
 
 
 class TableRows:
@@ -43,6 +45,7 @@ class TableRows:
         self._tables = tables
         self._topic = topic
         self._lock = threading.Lock()
+        self._dictionaries = DictionaryMemory(_DICTIONARY_BYTES)
         self._files: dict[str, KnownParquet] = {}  # the one that was used last comes last
 
     @property
@@ -83,7 +86,7 @@ class TableRows:
         with self._lock:
             known = self._files.pop(path, None)
         if known is None:
-            known = KnownParquet(opened)
+            known = KnownParquet(opened, self._dictionaries)
         with self._lock:
             self._files[path] = known
             while len(self._files) > _FILES_KEPT:
