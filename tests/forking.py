@@ -1,6 +1,6 @@
-"""Forks that are run in a process of their own: `python -m tests.forking SCENARIO FOLDER`.
+"""Forks that are run in a process of their own, a child of the fork server or `python -m tests.forking`.
 
-Each scenario prints one JSON object; what a child found is in it under `child`.
+Each scenario returns what can be written as JSON; what a child found is in it under `child`.
 """
 
 from __future__ import annotations
@@ -259,8 +259,13 @@ def store_forks(url):
     return {"child": in_child(run), "parent": store.get("a").decode()}
 
 
-if __name__ == "__main__":
-    _, scenario, place = sys.argv
+def run_scenario(scenario, place, environment, telling):
+    """Run a scenario in a child of the fork server."""
     assert FolderInUseError
     assert ForkedError
-    print(json.dumps(globals()[scenario](place)))
+    os.environ.update(environment)
+    telling.send_bytes(json.dumps(globals()[scenario](place)).encode())
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2])

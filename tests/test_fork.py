@@ -6,25 +6,23 @@ The forks happen in processes of their own, so that no thread of the tests is ev
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 from tests.forking import COUNT
 from tests.patience import PATIENCE_S
 from tests.servers.tierdex_server import running_tierdex
+from tests.torture.fork_server import server
 from tierdex import Index
 
 
-def run(scenario, place, **more):
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.forking", scenario, str(place)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=PATIENCE_S,
-        **more,
-    )
-    return json.loads(done.stdout)
+def run(scenario, place):
+    named = (scenario, str(place), dict(os.environ))
+    with server().fork("tests.forking:run_scenario", *named) as child:
+        told = json.loads(child.told())
+        assert child.wait() == 0
+    return told
 
 
 def test_what_parent_and_child_put_is_the_parents_alone(tmp_path):
@@ -74,8 +72,8 @@ def test_forks_at_any_moment_harm_neither_side(tmp_path):
 
 
 def test_a_client_is_shared_with_children(tmp_path):
-    with running_tierdex(tmp_path / "data") as server:
-        assert run("client_forks", server.url) == {"child": 200, "parent": 200}
+    with running_tierdex(tmp_path / "data") as service:
+        assert run("client_forks", service.url) == {"child": 200, "parent": 200}
 
 
 def test_a_store_of_the_parent_is_refused_in_the_child(moto_server):

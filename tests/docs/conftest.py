@@ -13,16 +13,17 @@ import pytest
 
 from tests.patience import PATIENCE_S
 from tests.rocketmq.rocketmq_files import BEGIN, FILES, make_writer, put
+from tests.servers.forked_tierdex import ForkedTierdex, tierdex_program
 
 ROOT = Path(__file__).parents[2]
-TIERDEX = Path(sys.executable).with_name("tierdex")
 
 
 class Workspace:
     """A reader's folder: `.venv`, `data` with the flights, and the services' real addresses."""
 
-    def __init__(self, folder: Path, urls: list[str]) -> None:
+    def __init__(self, folder: Path, program: Path, urls: list[str]) -> None:
         self.folder = folder
+        self.program = program  # as `tierdex`, forked
         self.replacements = dict(
             zip(("http://127.0.0.1:8080", "http://127.0.0.1:8081"), urls, strict=True)
         )
@@ -38,14 +39,12 @@ def workspace(tmp_path_factory):
     )  # fmt: skip
     _make_rocketmq_files(folder / "rocketmq-index")
     services = [
-        subprocess.Popen(
-            [TIERDEX, "serve", "--data", data, "--port", "0"],
-            cwd=folder, stderr=subprocess.PIPE, text=True,
-        )
+        ForkedTierdex(["serve", "--data", data, "--port", "0"], cwd=folder, stderr=subprocess.PIPE)
         for data in ("data", "index-data")
-    ]  # fmt: skip
+    ]
     try:
-        yield Workspace(folder, [_address(service) for service in services])
+        with tierdex_program(tmp_path_factory.mktemp("program")) as program:
+            yield Workspace(folder, program, [_address(service) for service in services])
     finally:
         for service in services:
             service.send_signal(signal.SIGTERM)

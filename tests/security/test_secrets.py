@@ -7,14 +7,13 @@ import hmac
 import inspect
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import orjson
 import pytest
 
 from tests.app.http.hostile.raw_http import KeptConnection, send_raw
+from tests.servers.forked_tierdex import run_tierdex
 from tests.servers.tierdex_server import running_tierdex
 from tierdex.app import keys as keys_module
 from tierdex.app.keys import KeyFile
@@ -71,14 +70,11 @@ def test_no_secret_is_compared_with_an_equals_sign():
 
 def test_run_of_a_service_tells_no_secret(tmp_path, moto_server):
     """Everything that a server and the tools write, over requests good and bad, searched."""
-    tool = [sys.executable, "-m", "tierdex.app.cli"]
     key_of = {}
     output = []
     for scope in ("read", "admin"):
-        made = subprocess.run(
-            [*tool, "keys", "create", "--scope", scope, "--data", str(tmp_path)],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        made = run_tierdex("keys", "create", "--scope", scope, "--data", tmp_path)
+        assert made.returncode == 0
         key_of[scope] = made.stdout.strip()
         output.append(made.stderr)
     bucket = moto_server.make_bucket()
@@ -107,9 +103,8 @@ def test_run_of_a_service_tells_no_secret(tmp_path, moto_server):
             )
         assert server.stop() == 0
         output += server.lines
-    listed = subprocess.run(
-        [*tool, "keys", "list", "--data", str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    listed = run_tierdex("keys", "list", "--data", tmp_path)
+    assert listed.returncode == 0
     output += [listed.stdout, listed.stderr]
     told = "\n".join(output)
     assert '"route":"/v1/entries"' in told

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.patience import PATIENCE_S
+from tests.servers.forked_tierdex import ForkedTierdex
 
 SMALL_FILES = {"slot_count": 1024, "item_capacity": 4096}
 
@@ -58,19 +60,21 @@ class TierdexServer:
 
 
 @contextmanager
-def running_tierdex(data, *arguments, environment=None, **settings):
-    """Serve the folder `data`; yield the TierdexServer. Keywords are settings of service or index."""
-    command = [sys.executable, "-m", "tierdex.app.cli", "serve", "--port", "0"]
+def running_tierdex(data, *arguments, environment=None, forked=True, **settings):
+    """Serve the folder `data`; yield the TierdexServer. Keywords are settings of service or index.
+
+    A process that is not `forked` starts as a user's does: nothing is loaded before it begins.
+    """
+    command = ["serve", "--port", "0"]
     command += [] if data is None else ["--data", str(data)]
     for name, value in {**SMALL_FILES, **settings}.items():
         command += ["--set", f"{name}={json.dumps(value)}"]
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TIERDEX_")}
-    with subprocess.Popen(
-        [*command, *arguments],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**clean, **(environment or {})},
-    ) as process:
+    started = partial(ForkedTierdex, [*command, *arguments])
+    if not forked:
+        command = [sys.executable, "-m", "tierdex.app.cli", *command, *arguments]
+        started = partial(subprocess.Popen, command, text=True)
+    with started(stderr=subprocess.PIPE, env={**clean, **(environment or {})}) as process:
         server = TierdexServer(process)
         try:
             yield server

@@ -59,11 +59,14 @@ class ForkServer:
         theirs.close()
         assert self._answer() == {"ready": True}
 
-    def fork(self, function, *arguments):
-        """Run `module:name` with (arguments..., a Connection to tell us things) in a child."""
+    def fork(self, function, *arguments, streams=()):
+        """Run `module:name` with (arguments..., a Connection to tell us things) in a child.
+
+        Copies of the descriptors `streams` are another argument, before the Connection.
+        """
         receiving, sending = os.pipe()
         request = json.dumps({"run": function, "arguments": arguments}, default=str).encode()
-        socket.send_fds(self._socket, [request], [sending])
+        socket.send_fds(self._socket, [request], [sending, *streams])
         os.close(sending)
         return Child(self, self._answer()["pid"], Connection(receiving, writable=False))
 
@@ -153,7 +156,7 @@ def _serve(connection):
     gc.freeze()
     connection.send(b'{"ready": true}')
     while True:
-        message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 1)
+        message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 3)
         if not message:
             return
         request = json.loads(message)
@@ -161,15 +164,16 @@ def _serve(connection):
             pid = os.fork()
             if pid == 0:
                 connection.close()
-                _run(request, descriptors[0])
-            os.close(descriptors[0])
+                _run(request, *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
             answer = {"pid": pid}
         else:
             answer = {"status": os.waitpid(request["wait"], request["options"])[1]}
         connection.send(json.dumps(answer).encode())
 
 
-def _run(request, descriptor):
+def _run(request, descriptor, *streams):
     """Be the child; never return."""
     status = 1
     try:
@@ -177,7 +181,7 @@ def _run(request, descriptor):
         module, _, name = request["run"].partition(":")
         function = getattr(importlib.import_module(module), name)
         with Connection(descriptor, readable=False) as telling:
-            function(*request["arguments"], telling)
+            function(*request["arguments"], *([list(streams)] if streams else []), telling)
         status = 0
     except BaseException:  # noqa: BLE001 -- the parent learns it from the status and the text
         traceback.print_exc()

@@ -23,7 +23,7 @@ def send_hostile_requests(count, seed=0):
     statuses = Counter()
     with (
         tempfile.TemporaryDirectory(prefix="hostile-") as folder,
-        running_tierdex(folder, **LIMITS) as server,
+        running_tierdex(folder, forked=False, **LIMITS) as server,
     ):
         run_cases(server, "warm up", range(4 * len(FAMILIES)))
         before, files_before = server.memory_bytes(), server.open_files()

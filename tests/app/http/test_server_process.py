@@ -2,61 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-from contextlib import contextmanager
 
 import orjson
 import pytest
 
 from tests.patience import PATIENCE_S
-from tests.servers.tierdex_server import TierdexServer
+from tests.servers.forked_tierdex import run_tierdex
+from tests.servers.tierdex_server import running_tierdex
 from tierdex import errors
 from tierdex.client.remote import Client
 from tierdex.index_service.index import Index
 
-SETTINGS = {"slot_count": 1024, "item_capacity": 4096}
 ENTRY = {"topic": "orders", "queue_id": 0, "offset": 1, "size": 2, "timestamp": 3}
 
 
-class Server(TierdexServer):
-    def stop(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-        code = self.process.wait(timeout=PATIENCE_S)
-        self.reader.join()
-        return code
-
-    def client(self, **options):
-        return Client(self.url, **options)
-
-    def log(self):
-        return [orjson.loads(line) for line in self.lines if line.startswith("{")]
-
-
-@contextmanager
-def running(data, *arguments):
-    settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "tierdex.app.cli", "serve", "--port", "0", "--data", str(data)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIERDEX_")}
-    with subprocess.Popen(
-        [*command, *settings, *arguments], stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        server = Server(process)
-        try:
-            yield server
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            server.reader.join()
-
-
 def test_acknowledged_entries_are_there_after_an_orderly_stop(tmp_path):
-    with running(tmp_path) as server, server.client() as client:
+    with running_tierdex(tmp_path, forked=False) as server, Client(server.url) as client:
         assert client.put(**ENTRY, keys=["k"], durability="received") == "received"
         assert client.put_batch(**ENTRY, keys=[f"b{n}" for n in range(100)]) == "os"
         assert client.query("orders", key="k").entries
@@ -74,7 +38,7 @@ def test_acknowledged_entries_are_there_after_an_orderly_stop(tmp_path):
 
 def test_request_under_way_is_finished_while_stopping(tmp_path):
     body = orjson.dumps({"entries": [{**ENTRY, "keys": ["late"]}]})
-    with running(tmp_path) as server:
+    with running_tierdex(tmp_path) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
             head = (
@@ -93,28 +57,27 @@ def test_request_under_way_is_finished_while_stopping(tmp_path):
 
 
 def _is_serving(server):
-    with server.client() as client:
+    with Client(server.url) as client:
         return client.topics() is not None
 
 
 def test_second_server_on_the_same_folder_is_refused(tmp_path):
-    with running(tmp_path) as server:
-        with running(tmp_path) as second:
+    with running_tierdex(tmp_path) as server:
+        with running_tierdex(tmp_path) as second:
             assert second.process.wait(timeout=PATIENCE_S) == 1
         assert "pid" in "".join(second.lines)
         assert server.stop(signal.SIGINT) == 0
 
 
 def test_keys_decide_once_there_are_any(tmp_path):
-    with running(tmp_path) as server:
-        make = [sys.executable, "-m", "tierdex.app.cli", "keys", "create", "--scope", "read"]
-        made = subprocess.run([*make, "--data", str(tmp_path)], capture_output=True, check=True)
-        key = made.stdout.decode().strip()
-        with server.client(api_key=key) as client:
+    with running_tierdex(tmp_path) as server:
+        made = run_tierdex("keys", "create", "--scope", "read", "--data", tmp_path)
+        key = made.stdout.strip()
+        with Client(server.url, api_key=key) as client:
             assert client.topics() == []
             with pytest.raises(errors.PermissionDeniedError):
                 client.put(**ENTRY, keys=["k"])
-        with server.client() as client, pytest.raises(errors.AuthenticationError):
+        with Client(server.url) as client, pytest.raises(errors.AuthenticationError):
             client.topics()
         assert server.stop() == 0
     assert key not in "".join(server.lines)
@@ -152,40 +115,43 @@ def test_raw_bytes_neither_fail_nor_stop_the_server(shared_server, raw):
         except ConnectionResetError:
             pass  # it did not read all that was sent, which is its right
     assert not re.match(rb"HTTP/1.1 5", answer), answer[:200]
-    with shared_server.client() as client:
+    with Client(shared_server.url) as client:
         assert client.topics() == []
 
 
 @pytest.fixture(scope="module")
 def shared_server(tmp_path_factory):
-    with running(tmp_path_factory.mktemp("server")) as server:
+    with running_tierdex(tmp_path_factory.mktemp("server")) as server:
         yield server
         assert server.stop() == 0
 
 
-LOG = ("--set", "log=true", "--set", "journal_bytes=16777216")
+LOG = {"log": True, "journal_bytes": 16 << 20}
 
 
 def test_message_log_is_served_with_its_index_and_found_again_without_being_asked_for(tmp_path):
-    with running(tmp_path, *LOG) as server, server.client() as client:
+    with running_tierdex(tmp_path, **LOG) as server, Client(server.url) as client:
         assert client.append(topic="orders", queue_id=7, body=b"\x00x", keys=["k"]) == 0
         assert client.append_batch(topic="orders", queue_id=7, body=[b"y"]).offsets.tolist() == [1]
         assert [m.body for m in client.get("orders", key="k")] == [b"\x00x"]
         assert client.query("orders", key="k").entries[0].queue_id == 7
         assert server.stop() == 0
-    with running(tmp_path, *LOG[2:]) as server, server.client() as client:
+    with running_tierdex(tmp_path, journal_bytes=16 << 20) as server, Client(server.url) as client:
         assert [m.body for m in client.read("orders", 7, 0).messages] == [b"\x00x", b"y"]
         assert client.append(topic="orders", queue_id=7, body=b"z", expect_offset=2) == 2
         assert server.stop() == 0
 
 
 def test_wait_for_messages_ends_when_the_service_stops(tmp_path):
-    with running(tmp_path, *LOG) as server, socket.create_connection(server.address) as caller:
+    with (
+        running_tierdex(tmp_path, **LOG) as server,
+        socket.create_connection(server.address) as caller,
+    ):
         caller.settimeout(PATIENCE_S)
         caller.sendall(
             b"GET /v1/messages?topic=a&queue_id=0&wait_ms=60000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
         )
-        with server.client() as client:
+        with Client(server.url) as client:
             waits = "tierdex_message_waits 1.0"
             while waits not in client._connected().get("/metrics").text:
                 pass

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import urllib.request
 
 import pytest
 
 from tests.app.conftest import open_small_files
 from tests.patience import PATIENCE_S
+from tests.servers.forked_tierdex import ForkedTierdex, run_tierdex
 from tests.servers.tierdex_server import running_tierdex
 from tierdex import Client
 from tierdex.app.keys import KeyFile
@@ -185,8 +185,7 @@ def test_metrics_tell_what_was_seen(index):
 
 
 def run_probe(tmp_path, *arguments):
-    command = [sys.executable, "-m", "tierdex.app.cli", "probe", *map(str, arguments)]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return run_tierdex("probe", *arguments, cwd=tmp_path)
 
 
 def test_command_probes_a_service_and_its_exit_code_tells(tmp_path):
@@ -223,9 +222,9 @@ def test_key_of_the_probe_s_topic_alone_is_enough(tmp_path):
 
 def test_command_serves_metrics_round_after_round_until_it_is_stopped(tmp_path):
     port = find_free_port()
-    command = [sys.executable, "-m", "tierdex.app.cli", "probe", "--data", "data", "--output"]
-    command += ["ndjson", "--interval", "0.1", "--port", str(port), "--set", "item_capacity=100"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+    command = ["probe", "--data", "data", "--output", "ndjson"]
+    command += ["--interval", "0.1", "--port", str(port), "--set", "item_capacity=100"]
+    with ForkedTierdex(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:
         lines = (line for line in process.stdout)
         while sum('"verb":"put"' in line for line in (next(lines),)) == 0:
             pass

@@ -38,7 +38,9 @@ BODIES = {  # made where they are sent: every process of the tests imports this
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with running_tierdex(tmp_path_factory.mktemp("memory"), max_bodies_bytes=BUDGET) as server:
+    with running_tierdex(
+        tmp_path_factory.mktemp("memory"), max_bodies_bytes=BUDGET, forked=False
+    ) as server:
         for kind, body in BODIES.values():  # what is loaded with the first request of a form
             refused(server, kind, body()[:100])
         server.idle_bytes = server.memory_bytes("RssAnon")
