@@ -64,6 +64,7 @@ class TableColumn:
     id: int | None = None
     default: Any = None
     children: tuple[TableColumn, ...] = ()
+    spelled: tuple[str, ...] = ()  # in files without field IDs, where the table says so
 
     @property
     def arrow(self) -> pa.DataType:
@@ -93,6 +94,8 @@ class TableColumn:
             row["id"] = self.id
         if self.default is not None:
             row["default"] = self.default
+        if self.spelled:
+            row["spelled"] = list(self.spelled)
         if self.children:
             row["children"] = [each.as_row() for each in self.children]
         return row
@@ -101,7 +104,13 @@ class TableColumn:
     def of_row(cls, row: Mapping[str, Any]) -> TableColumn:
         children = tuple(cls.of_row(each) for each in row.get("children", ()))
         return cls(
-            row["name"], row["type"], row["physical"], row.get("id"), row.get("default"), children
+            row["name"],
+            row["type"],
+            row["physical"],
+            row.get("id"),
+            row.get("default"),
+            children,
+            tuple(row.get("spelled", ())),
         )
 
 
@@ -174,6 +183,13 @@ class TableColumns:
             ids = {_id_of(field): field.name for field in fields}
             if any(number is not None for number in ids):
                 return ids.get(column.id)
+            if column.spelled:
+                return next((name for name in column.spelled if name in names), None)
+            if fields:
+                raise InvalidRequestError(
+                    f"a file has no field IDs, by which the table's column {column.name!r} is found",
+                    field="source",
+                )
         if column.physical in names:
             return column.physical
         return next((n for n in names if n.lower() == column.physical.lower()), None)

@@ -41,7 +41,7 @@ def follow(
     timezone: str = "UTC",
     topic: str | None = None,
     options: Mapping[str, str] | None = None,
-    partitions: Collection[int] | None = None,
+    partitions: Collection[int] | Collection[str] | None = None,
     ordinal: tuple[int, int] = (0, 1),
     once: bool = False,
     on_missing: OnMissing = "skip",
@@ -58,8 +58,8 @@ def follow(
     the source's name by default. `options` are the source's. With `once`, `run` returns at the present end.
     `ordinal` (i, n) shares the partitions among n followers.
 
-    Of a table of a lake (``delta:``, ``iceberg:``) keys are columns, and `snapshot` is the last that is
-    indexed. Raises InvalidRequestError.
+    Of a table of a lake (``delta:``, ``iceberg:``) keys are columns, `snapshot` is the last that is indexed,
+    and `partitions` are ``NAME=VALUE``, of one name alternatives. Raises InvalidRequestError.
     """
     seams = seams or Seams.of()
     if isinstance(source, str) and is_table(source):
@@ -70,10 +70,14 @@ def follow(
         asked = TableAsked(
             keys, message_id, time, timezone, topic, options, once,
             None if snapshot is None else str(snapshot), accept_other_log,
+            () if partitions is None else tuple(map(str, partitions)),
         )  # fmt: skip
         return follow_table(into, source, asked, seams)
     if snapshot is not None:
         raise InvalidRequestError("a log has no snapshots", field="snapshot")
+    numbers = None if partitions is None else [each for each in partitions if isinstance(each, int)]
+    if numbers is not None and len(numbers) != len(partitions or ()):
+        raise InvalidRequestError("of a log are numbers, as in 0,1,5", field="partitions")
     index = into.index if isinstance(into, MessageLog) else into
     if isinstance(keys, str):
         raise InvalidRequestError("is a list of places in a record", field="keys")
@@ -93,7 +97,7 @@ def follow(
         )
     plan = FollowPlan(
         check_topic(topic or opened.topic, "topic"),
-        partitions,
+        numbers,
         ordinal,
         once,
         on_missing,

@@ -180,3 +180,35 @@ def test_way_that_the_log_lost_ends_at_the_newest_version(root):
     (step,) = DeltaTable(LocalFileSystem(), str(root)).steps("1", "6")
     assert len(step.files) == 7
     assert json.loads(step.columns)["by"] == "name"
+
+
+def test_partitions_that_are_asked_for_are_indexed_alone(index, root):
+    days = {"2024-01-01": "DE", "2024-01-02": "FR", "2024-01-03": None}
+    files = [
+        add(root, f"{day}.parquet", pa.table({"id": [number]}), {"day": day, "at": place})
+        for number, (day, place) in enumerate(days.items())
+    ]
+    columns = [column("id", "long"), column("day", "date"), column("at", "string")]
+    commit(root, *head(columns, ["day", "at"]), *files)
+
+    def found(topic, *partitions):
+        index_once(index, f"delta:{root}", topic, "id", partitions=partitions)
+        return [key for key in "012" if index.query(topic, key=key).entries]
+
+    assert found("two", "day=2024-01-01", "day=2024-01-02") == ["0", "1"]
+    assert found("both", "at=FR", "day=2024-01-02") == ["1"]
+    assert found("none", "at=") == ["2"]
+    with pytest.raises(InvalidRequestError, match="not NAME=VALUE"):
+        found("wrong", "city=Bonn")
+    with pytest.raises(InvalidRequestError, match="not partitioned by 'id'"):
+        found("other", "id=1")
+    with pytest.raises(InvalidRequestError, match="was indexed of at=FR, day=2024-01-02"):
+        found("both", "at=FR")
+
+
+def test_topic_that_has_entries_of_other_kinds_is_refused(index, root):
+    index.put(topic="t", key="1", queue_id=0, offset=0, size=1, timestamp=1)
+    commit(root, *head([column("id", "long")]), add(root, "a.parquet", IDS))
+    with pytest.raises(InvalidRequestError, match="has entries"):
+        index_once(index, f"delta:{root}", "t", "id")
+    assert index.tables() == []

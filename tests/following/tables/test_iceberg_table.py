@@ -190,3 +190,23 @@ def test_row_is_shown_with_the_columns_of_its_snapshot(index, table, catalog, tm
 def test_table_that_is_not_there_is_named(index, table, catalog):
     with pytest.raises(NotFoundError, match=r"shop\.nothing"):
         index_once(index, "iceberg://prod/shop.nothing", "orders", "id", options=catalog)
+
+
+def test_files_without_field_ids_are_read_by_the_tables_name_mapping(
+    index, table, catalog, tmp_path
+):
+    import pyarrow.parquet as pq
+
+    path = str(tmp_path / "lake" / "plain.parquet")
+    pq.write_table(rows(0, 20), path)
+    table.add_files([path])
+    with table.update_schema() as update:
+        update.rename_column("name", "title")
+    source = "iceberg://prod/shop.orders"
+    index_once(index, source, "titles", "title", options=catalog)
+    now = table.scan().to_arrow()
+    assert faults(index, "titles", keys_of(now, "title")) == {}
+    with table.transaction() as transaction:
+        transaction.remove_properties("schema.name-mapping.default")
+    with pytest.raises(InvalidRequestError, match="has no field IDs"):
+        index_once(index, source, "others", "title", options=catalog)

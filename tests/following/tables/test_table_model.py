@@ -60,7 +60,7 @@ class TableWorld:
             self.rows_at.append(keys_of(version.to_pyarrow_table(), "id"))
 
 
-def follow_and_die(data, source, calls):
+def follow_and_die(data, source, calls, **wanted):
     """Follow in a child process that ends at its so many-th call; return whether it came to the end."""
     child = os.fork()
     if child == 0:
@@ -76,7 +76,7 @@ def follow_and_die(data, source, calls):
         try:
             with tierdex.Index.open(data, **SMALL, look_ahead=1) as index:
                 sys.setprofile(count)
-                index_once(index, source, "t", "id")
+                index_once(index, source, "t", "id", **wanted)
                 sys.setprofile(None)
             code = 0
         finally:

@@ -71,6 +71,7 @@ class TableAsked(NamedTuple):
     once: bool
     snapshot: str | None
     accept_other_log: bool
+    partitions: tuple[str, ...] = ()
 
 
 def follow_table(index: Index, source: str, asked: TableAsked, seams: Seams) -> TableFollower:
@@ -84,7 +85,7 @@ def follow_table(index: Index, source: str, asked: TableAsked, seams: Seams) -> 
     head = TableHead(
         check_topic(asked.topic or table.topic, "topic"),
         address.shown, table.name, table.identity(), table.root, tuple(keys), message_id, time,
-        address.plain_options,
+        address.plain_options, tuple(sorted(asked.partitions)),
     )  # fmt: skip
     if settings.retention is not None or head.topic in settings.topic_retention:
         raise InvalidRequestError(

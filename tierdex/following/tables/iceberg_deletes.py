@@ -22,7 +22,7 @@ from tierdex.files.parquet_file import open_parquet
 from tierdex.following.tables.deletion_vectors import rows_of_bitmap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tierdex.files.table_columns import TableColumn, TableColumns
 
@@ -92,14 +92,22 @@ def _rows_of_puffin(path: str, data: bytes) -> dict[str, np.ndarray]:
 
 
 def rows_of_equality(
-    delete: DeleteFile, columns: TableColumns, rows: Any, deleted: Any
+    delete: DeleteFile,
+    columns: TableColumns,
+    rows: Any,
+    deleted: Any,
+    partition: Mapping[str, str | None],
 ) -> np.ndarray:
     """Return the rows (u8, rising) of a data file that an equality delete file names by their values.
 
-    Two nulls are equal, and so are two NaNs. Raises InvalidRequestError for columns that are gone.
+    `partition` has what the data file is partitioned by, and perhaps lacks. Two nulls are equal, and so are
+    two NaNs. Raises InvalidRequestError for columns that are gone.
     """
     wanted = [_column_of(columns, number, delete.path) for number in delete.equality_ids]
-    names = [_read(columns, wanted, deleted, delete.path), _read(columns, wanted, rows, "data")]
+    names = [
+        _read(columns, wanted, deleted, delete.path, {}),
+        _read(columns, wanted, rows, "data", partition),
+    ]
     count = names[0].num_rows
     codes = []
     for column in wanted:
@@ -120,14 +128,20 @@ def _column_of(columns: TableColumns, number: int, path: str) -> TableColumn:
     return found
 
 
-def _read(columns: TableColumns, wanted: Sequence[TableColumn], opened: Any, path: str) -> Any:
+def _read(
+    columns: TableColumns,
+    wanted: Sequence[TableColumn],
+    opened: Any,
+    path: str,
+    partition: Mapping[str, str | None],
+) -> Any:
     with open_parquet(opened, path, "us") as parquet:
         roots = columns.roots(parquet.schema_arrow, wanted)
         there = [each for each in roots.values() if each is not None]
         table = parquet.read(columns=there) if there else None
         if table is None:
             table = pa.table({"\0": pa.nulls(parquet.metadata.num_rows)})
-    return columns.logical(table, wanted, {})
+    return columns.logical(table, wanted, partition)
 
 
 def _one(column: Any) -> Any:

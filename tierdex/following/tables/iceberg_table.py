@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -126,7 +127,7 @@ class IcebergTable:
         if last is None:
             if since is None:
                 metadata = self._table().metadata
-                columns = columns_of(self._table().schema())
+                columns = columns_of(self._table().schema(), self._table().name_mapping())
                 yield TableStep(_EMPTY, 0, metadata.last_updated_ms, columns.encode(), {})
             return
         if since == str(last.snapshot_id):
@@ -160,7 +161,7 @@ class IcebergTable:
         schema = table.schema()
         if not is_newest and snapshot.schema_id is not None:
             schema = next(s for s in table.metadata.schemas if s.schema_id == snapshot.schema_id)
-        columns = columns_of(schema)
+        columns = columns_of(schema, table.name_mapping())
         data, deletes = self._entries(snapshot)
         specs = table.specs()
         files = {}
@@ -169,10 +170,11 @@ class IcebergTable:
             path = self._below_root(file.file_path)
             own = self._deletes_of(entry, deletes)
             marks = sorted(each.mark for each in own)
+            partition = _partition(specs[file.spec_id], schema, file.partition)
             files[path] = LiveFile(
-                path, file.file_size_in_bytes, _partition(specs[file.spec_id], schema, file.partition),
+                path, file.file_size_in_bytes, partition,
                 hashlib.blake2b("\n".join(marks).encode(), digest_size=12).hexdigest() if own else "",
-                partial(self._deleted, path, file, own, columns) if own else None,
+                partial(self._deleted, path, file, own, columns, partition) if own else None,
             )  # fmt: skip
         version = snapshot.sequence_number or 0
         return TableStep(
@@ -240,7 +242,12 @@ class IcebergTable:
         return self._positions[delete.path]
 
     def _deleted(
-        self, path: str, file: Any, deletes: list[DeleteFile], columns: TableColumns
+        self,
+        path: str,
+        file: Any,
+        deletes: list[DeleteFile],
+        columns: TableColumns,
+        partition: Mapping[str, str | None],
     ) -> np.ndarray:
         parts = []
         with _typed(self.name):
@@ -251,7 +258,9 @@ class IcebergTable:
                 pair = (path, each.path)
                 if pair not in self._equal:
                     with self._open(file.file_path) as rows, self._open(each.path) as deleted:
-                        self._equal[pair] = rows_of_equality(each, columns, rows, deleted)
+                        self._equal[pair] = rows_of_equality(
+                            each, columns, rows, deleted, partition
+                        )
                 parts.append(self._equal[pair])
         return np.unique(np.concatenate(parts)).astype(np.uint64)
 
@@ -290,24 +299,43 @@ def _plain(path: str) -> str:
     return path.replace("s3a://", "s3://", 1)
 
 
-def columns_of(schema: Any) -> TableColumns:
-    """Return the columns of a schema. Raises InvalidRequestError for types that are not read."""
-    made = TableColumns("id", tuple(_column(field) for field in schema.fields))
+def columns_of(schema: Any, mapping: Any | None = None) -> TableColumns:
+    """Return the columns of a schema. Raises InvalidRequestError for types that are not read.
+
+    `mapping` is pyiceberg's name mapping: how files without field IDs spell the columns.
+    """
+    spelled: dict[int, tuple[str, ...]] = {}
+    _add_spellings(spelled, () if mapping is None else mapping.root)
+    made = TableColumns("id", tuple(_column(field, spelled) for field in schema.fields))
     for column in made.columns:
         _ = column.arrow
     return made
 
 
-def _column(field: Any) -> TableColumn:
+def _add_spellings(spelled: dict[int, tuple[str, ...]], fields: Any) -> None:
+    for each in fields:
+        if each.field_id is not None:
+            spelled[each.field_id] = tuple(each.names)
+        _add_spellings(spelled, each.fields or ())
+
+
+def _column(field: Any, spelled: Mapping[int, tuple[str, ...]]) -> TableColumn:
+    made = _of_field(field, spelled)
+    return replace(made, spelled=spelled.get(field.field_id, ()))
+
+
+def _of_field(field: Any, spelled: Mapping[int, tuple[str, ...]]) -> TableColumn:
     kind, name, number = field.field_type, field.name, field.field_id
     default = field.initial_default
     if isinstance(kind, StructType):
-        children = tuple(_column(each) for each in kind.fields)
+        children = tuple(_column(each, spelled) for each in kind.fields)
         return TableColumn(name, "struct", name, number, None, children)
     if isinstance(kind, ListType):
-        return TableColumn(name, "list", name, number, None, (_column(kind.element_field),))
+        return TableColumn(
+            name, "list", name, number, None, (_column(kind.element_field, spelled),)
+        )
     if isinstance(kind, MapType):
-        parts = (_column(kind.key_field), _column(kind.value_field))
+        parts = (_column(kind.key_field, spelled), _column(kind.value_field, spelled))
         return TableColumn(name, "map", name, number, None, parts)
     text = str(kind)
     if text.startswith("decimal("):
@@ -315,6 +343,8 @@ def _column(field: Any) -> TableColumn:
     elif text.startswith("fixed["):
         text = f"fixed({text[6:-1]})"
     told = None if default is None else str(default)
+    if isinstance(default, bytes):
+        told = default.decode("utf-8", "surrogateescape")
     return TableColumn(name, _TYPES.get(text, text), name, number, told)
 
 

@@ -36,6 +36,7 @@ from tierdex.files.table_columns import TableColumns
 from tierdex.following.patience import Patience
 from tierdex.following.status import FollowStatus
 from tierdex.following.tables.table_rows import FileRows, RowNames
+from tierdex.following.tables.table_source import of_partitions
 from tierdex.indexfile.schema import TABLE_ROW_SCHEMA
 
 if TYPE_CHECKING:
@@ -137,6 +138,12 @@ class TableFollower:
         head = self._plan.head
         # Entries lie in files that are newer than the log: a reader who sees them knows the table.
         if self._log.state is None:
+            if head.topic in self._index.topics():
+                raise InvalidRequestError(
+                    f"topic {head.topic!r} has entries, and this data folder has no table of it: give "
+                    "another topic",
+                    field="topic",
+                )
             state = self._log.begin(head)
         else:  # in the place of another table, which a caller has accepted: nothing of that is shown any more
             state = self._log.append(head.as_record())
@@ -157,6 +164,7 @@ class TableFollower:
 
     def _take(self, step: TableStep) -> None:
         columns = TableColumns.decode(step.columns)
+        step = of_partitions(step, columns, self._plan.head.partitions)
         rows = self._rows_of(columns)
         state = self._numbered(step)
         counts = self._put_new(state, step, rows)
@@ -333,6 +341,12 @@ def check_head(state: TableState | None, head: TableHead, *, accept_other_log: b
         )
     if known.identity != head.identity:
         return
+    if known.partitions != head.partitions:
+        raise InvalidRequestError(
+            f"topic {head.topic!r} was indexed of {', '.join(known.partitions) or 'all partitions'}: give "
+            "the same, or another topic",
+            field="partitions",
+        )
     if (known.keys, known.message_id) != (head.keys, head.message_id):
         raise InvalidRequestError(
             f"topic {head.topic!r} was indexed by {', '.join(known.keys)}: give the same keys, or another "

@@ -10,19 +10,23 @@ What every source promises:
   before anything of the snapshot is told;
 * what does not answer raises UnavailableError, and the next look tries again.
 
-Depends on nothing.
+Depends on errors and files.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tierdex.errors import InvalidRequestError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     import numpy as np
+
+    from tierdex.files.table_columns import TableColumns
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,31 @@ class TableStep:
     time_ms: int
     columns: str
     files: Mapping[str, LiveFile]
+
+
+def of_partitions(step: TableStep, columns: TableColumns, wanted: Collection[str]) -> TableStep:
+    """Return a step with the files of some partitions, NAME=VALUE, alone; values of a name are alternatives.
+
+    Values are the texts of the table's log. Raises InvalidRequestError where a file has no such partition.
+    """
+    if not wanted:
+        return step
+    chosen: dict[str, set[str | None]] = {}
+    for each in wanted:
+        name, equals, value = each.partition("=")
+        column = columns.column(name)
+        if not equals or column is None:
+            raise InvalidRequestError(
+                f"{each!r} is not NAME=VALUE with a column of the table", field="partitions"
+            )
+        chosen.setdefault(column.physical, set()).add(value or None)
+    files = {}
+    for path, file in step.files.items():
+        for name in chosen.keys() - file.partition.keys():
+            raise InvalidRequestError(f"{path} is not partitioned by {name!r}", field="partitions")
+        if all(file.partition[name] in values for name, values in chosen.items()):
+            files[path] = file
+    return replace(step, files=files)
 
 
 class TableSource(Protocol):

@@ -199,7 +199,9 @@ class FollowedTables:
             raise ReadOnlyError("a table is followed into a data folder, which this index has not")
         with self._lock:
             log = self._log_of(topic)
-            self.topics[topic] = log.refresh()
+            state = log.refresh()
+            if state is not None:  # a topic that is refused below follows no table
+                self.topics[topic] = state
             self._owned.add(topic)
             return log
 

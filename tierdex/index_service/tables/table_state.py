@@ -96,6 +96,7 @@ class TableHead:
     message_id: str | None
     time: str | None
     options: Mapping[str, str] = field(default_factory=dict)
+    partitions: tuple[str, ...] = ()  # NAME=VALUE: of the files that are indexed; none: of all
 
     def as_record(self) -> dict[str, Any]:
         return {"kind": "head", "format": FORMAT, **self.__dict__, "options": dict(self.options)}
@@ -110,8 +111,9 @@ class TableHead:
                 f"the table was followed by another version of Tierdex (format {record['format']})",
                 field="format",
             )
-        said = {name: record[name] for name in cls.__dataclass_fields__}
-        return cls(**{**said, "keys": tuple(said["keys"])})
+        said = {name: record[name] for name in cls.__dataclass_fields__ if name != "partitions"}
+        partitions = tuple(record.get("partitions", ()))
+        return cls(**{**said, "keys": tuple(said["keys"]), "partitions": partitions})
 
 
 @dataclass(frozen=True)

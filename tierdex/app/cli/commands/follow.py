@@ -69,7 +69,8 @@ def follow(
     ] = None,
     timezone: Annotated[str, typer.Option(help="Time zone of times that name none.")] = "UTC",
     partitions: Annotated[
-        str | None, typer.Option(help="Partitions to index: 0,1,5 (default: all).")
+        str | None,
+        typer.Option(help="Partitions to index: 0,1,5; of a table country=DE,country=FR."),
     ] = None,
     ordinal: Annotated[
         str, typer.Option(help="i/n: index the i-th of n shares of the partitions, i from 0.")
@@ -150,7 +151,7 @@ def follow(
             timezone=timezone,
             topic=topic,
             options=said,
-            partitions=_numbers(partitions),
+            partitions=_partitions(partitions),
             ordinal=_ordinal(ordinal),
             once=once,
             on_missing=on_missing.value,
@@ -193,9 +194,11 @@ def _source_options(pairs: list[str] | None, config: Path | None) -> dict[str, s
     return said
 
 
-def _numbers(text: str | None) -> list[int] | None:
+def _partitions(text: str | None) -> list[int] | list[str] | None:
     if text is None:
         return None
+    if "=" in text:
+        return text.split(",")
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
