@@ -43,7 +43,16 @@ class IcebergWorld:
 
     def change(self):
         """Change the table once; note the rows of the snapshot that it has now."""
-        kinds = ["append", "append", "overwrite", "delete", "update", "rewrite", "rollback", "expire"]
+        kinds = [
+            "append",
+            "append",
+            "overwrite",
+            "delete",
+            "update",
+            "rewrite",
+            "rollback",
+            "expire",
+        ]
         kind = self.random.choice(kinds)
         now = self.table.current_snapshot()
         if now is None or kind == "append":
