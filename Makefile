@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -q install --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean
+.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean tree-kernels wheel
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,8 +50,11 @@ $(STAMPS)/bench: $(STAMPS)/test
 	$(INSTALL) --group bench
 	@touch $@
 
-run: $(STAMPS)/run ## load a year of real flights, publish them, serve on http://127.0.0.1:8080 (ARGS="--port 8081")
+run: $(STAMPS)/run tree-kernels ## load a year of real flights, publish them, serve on http://127.0.0.1:8080 (ARGS="--port 8081")
 	@$(BIN)/python -m tools.demo $(ARGS)
+
+tree-kernels: $(STAMPS)/run
+	@$(BIN)/python -m tools.kernel_library
 
 serve: $(STAMPS)/run ## serve ./data without loading anything
 	@$(BIN)/tierdex serve --data data
@@ -72,14 +75,14 @@ lint-and-kernels: $(STAMPS)/test
 
 kernels: $(STAMPS)/test
 	$(BIN)/python -m compileall -q tierdex tests tools
-	$(BIN)/python -m tools.compile_kernels
+	$(BIN)/python -m tools.kernel_library
 
 test: lint-and-kernels ## lint, then every test, by three processes (TEST_PROCESSES=0: in one, TEST_ARGS=tests/app/http: only those)
 	@mkdir -p .cache
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --junitxml=.cache/test-report.xml $(TEST_ARGS)
 
 test-fast: $(STAMPS)/fast ## the tests of the inner loop, without lint (see CONTRIBUTING.md)
-	@find tierdex -name '*.nbi' | grep -q . || $(BIN)/python -m tools.compile_kernels
+	@$(BIN)/python -m tools.kernel_library
 	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --fast $(TEST_ARGS)
 
 audit: $(STAMPS)/test ## ask the advisory service about everything installed
@@ -98,10 +101,15 @@ $(STAMPS)/site $(STAMPS)/dist: $(STAMPS)/venv pyproject.toml
 site: $(STAMPS)/site ## build the pages of README and docs/ into build/site/html, checking every link
 	$(BIN)/python -m tools.make_site
 
+wheel: $(STAMPS)/dist ## wheels with compiled kernels, and a pure one, in dist/ (PYTHONS="python3.11 python3.12")
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(BIN)/python -m tools.make_wheel $(PYTHONS)
+
 dist: $(STAMPS)/dist ## build and check the wheels and sources of both distributions, in dist/
 	rm -rf dist
 	$(BIN)/python -m tools.check_release
 	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m tools.make_wheel $(PYTHONS)
 	$(BIN)/python -m build --outdir dist packages/tierdex-client
 	$(BIN)/python -m twine check --strict dist/*
 

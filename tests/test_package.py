@@ -14,8 +14,10 @@ import pytest
 import tierdex
 from tierdex.app.cli.commands import COMMANDS, GROUPS
 from tierdex.compactor.worker import Compactor
+from tierdex.fileparts.kernels import built
 from tierdex.index_service.batch.batch_queries import answer_batch
 from tierdex.index_service.ingest.writer import Writer
+from tools.make_wheel import add_libraries
 
 ROOT = Path(__file__).parents[1]
 HEAVY = (
@@ -162,12 +164,23 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def clean_place(wheel, tmp_path_factory):
+def platform_wheel(wheel, tmp_path_factory):
+    """The wheel with the kernels that are built for this tree, as those of every kind of CPU."""
+    library = built.library_path(built.TREE)
+    if not built.has_fresh(library):
+        pytest.skip("no C compiler has built the tree's kernels (make kernels)")
+    folder = tmp_path_factory.mktemp("platform")
+    tag = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    return add_libraries(wheel, dict.fromkeys(built.KINDS, library), tag, folder)
+
+
+@pytest.fixture(scope="module")
+def clean_place(platform_wheel, tmp_path_factory):
     """An environment with the wheel, and the dependencies lent from this one by a path file."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    target = ["--no-deps", "--no-index", "--quiet", "--prefix", folder, wheel]
+    target = ["--no-deps", "--no-index", "--quiet", "--prefix", folder, platform_wheel]
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--ignore-installed", *target], check=True
     )
@@ -189,6 +202,28 @@ def test_wheel_holds_the_console_the_types_and_nothing_else(wheel):
     assert strange == []
 
 
+def test_platform_wheel_has_the_kernels_and_wants_no_numba(wheel, platform_wheel):
+    assert platform_wheel.name.endswith("_x86_64.whl")
+    added = set(zipfile.ZipFile(platform_wheel).namelist()) - set(zipfile.ZipFile(wheel).namelist())
+    names = {
+        f"tierdex/fileparts/kernels/built/{built.library_path(kind).name}" for kind in built.KINDS
+    }
+    assert added == names
+    pure, platform = (wanted_by(each) for each in (wheel, platform_wheel))
+    assert pure - platform == {"numba>=0.61"}
+    assert platform - pure == set()
+    assert any("numba" in each and "compile" in each for each in platform)
+
+
+def wanted_by(wheel) -> set[str]:
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (each for each in file.namelist() if each.endswith(".dist-info/METADATA"))
+        lines = file.read(name).decode().splitlines()
+    return {
+        line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist")
+    }
+
+
 def test_wheel_works_in_a_clean_environment(clean_place, tmp_path):
     version = subprocess.run(
         [clean_place / "bin" / "tierdex", "--version"],
@@ -199,7 +234,9 @@ def test_wheel_works_in_a_clean_environment(clean_place, tmp_path):
     )
     assert version.stdout == f"tierdex {tierdex.__version__}\n"
     code = """
+import sys
 import tierdex
+sys.modules["numba"] = None  # an import fails: it is no part of what the wheel wants
 assert "clean" in tierdex.__file__, tierdex.__file__
 with tierdex.Index.open("data", slot_count=64, item_capacity=64, background=False) as index:
     index.put(topic="t", keys=["k"], queue_id=0, offset=7, size=1, timestamp=1)

@@ -25,7 +25,7 @@ from tierdex.app.load.loader import Loader
 from tierdex.app.load.plan import LoadOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _COUNT = 3000  # more than one page, chunk and block of the small files below
 _SMALL: dict[str, Any] = {
@@ -197,15 +197,20 @@ def load_quoted_text(folder: Path) -> None:
         Loader(index).load(folder / "a.csv", LoadOptions(topic="t", keys=("id",)))
 
 
-def main() -> None:
-    """Use an index, a log and services in a folder that is removed afterwards."""
+DOORS: dict[str, tuple[Callable[[Path], None], ...]] = {
+    "index": (use_index, follow_lines, load_quoted_text),
+    "log": (use_log,),
+    "service": (use_service,),
+}
+
+
+def use_doors(*parts: str) -> None:
+    """Use the doors of these parts in a folder that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
-        use_index(Path(folder, "index"))
-        use_log(Path(folder, "log"))
-        use_service(Path(folder, "served"))
-        follow_lines(Path(folder, "followed"))
-        load_quoted_text(Path(folder, "loaded"))
+        for part in parts:
+            for door in DOORS[part]:
+                door(Path(folder, door.__name__))
 
 
 if __name__ == "__main__":
-    main()
+    use_doors(*DOORS)

@@ -28,7 +28,7 @@ MANIFESTS = [
     for document in yaml.safe_load_all((KUBERNETES / name).read_text())
 ]
 # Variables that stand for flags (docs/operations.md); every other one is a setting.
-FLAGS = {"TIERDEX_DATA", "TIERDEX_STORE", "TIERDEX_KEYS", "TIERDEX_KERNEL_CACHE_DIR"}
+FLAGS = {"TIERDEX_DATA", "TIERDEX_STORE", "TIERDEX_KEYS"}
 KNOWN = FLAGS | {
     f"TIERDEX_{name.upper()}" for name in (*Settings.model_fields, *ServerSettings.model_fields)
 }

@@ -58,4 +58,8 @@ def _environment():
     import os
     from pathlib import Path
 
-    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    return {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+        "TIERDEX_KERNELS": "compile",
+    }

@@ -26,18 +26,11 @@ def test_units_of_kernel_and_package_have_the_same_seed():
         assert found == unit_seed(uuid, Part.PAGE, number)
 
 
-def test_block_in_the_wrong_place_does_not_verify():
+def test_equal_blocks_in_different_places_have_different_checksums():
     data = np.concatenate([DATA[:4096], DATA[:4096]])
-    sums, verified = np.zeros(2, np.uint32), np.zeros(2, np.uint8)
-    seed = np.uint32(7)
-    checksum.block_checksums(data.ctypes.data, 4096, 2, seed, sums.ctypes.data)
+    sums = np.zeros(2, np.uint32)
+    checksum.block_checksums(data.ctypes.data, 4096, 2, np.uint32(7), sums.ctypes.data)
     assert sums[0] != sums[1]
-    sums = sums[::-1].copy()
-    for block in range(2):
-        assert not checksum.verify_block(
-            data.ctypes.data, 4096, block, seed, sums.ctypes.data, verified.ctypes.data
-        )
-    assert not verified.any()
 
 
 def test_fingerprint_of_rows_does_not_depend_on_their_order():

@@ -12,7 +12,7 @@ print(config.CACHE_DIR)
 def cache_folder(**environment: str) -> tuple[str, str]:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
-        env=os.environ | environment,
+        env=os.environ | {"TIERDEX_KERNELS": "compile"} | environment,
         capture_output=True,
         text=True,
         check=True,
@@ -45,7 +45,7 @@ print(bit_width(np.uint64(300)), numba.njit(lambda: 7)())
 
 def test_compilation_is_told_and_a_load_from_the_cache_is_not(tmp_path):
     wanted = str(tmp_path / "new" / "folder")  # kernels are kept where the setting says
-    environment = os.environ | {"TIERDEX_KERNEL_CACHE_DIR": wanted}
+    environment = os.environ | {"TIERDEX_KERNELS": "compile", "TIERDEX_KERNEL_CACHE_DIR": wanted}
     told = []
     for _ in range(2):
         command = [sys.executable, "-c", COMPILED]

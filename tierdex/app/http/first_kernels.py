@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tierdex.app.logs import QUIET_THREAD
 from tierdex.compilation import compilations
 from tierdex.errors import UnavailableError
+from tierdex.fileparts.kernels.built import BUILT
 from tierdex.index_service.health import NotReady
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ class FirstKernels:
 
     def load(self) -> None:
         """Load, or compile, what the first requests call; then the kernels of published files."""
+        if BUILT is not None:  # they came with the package
+            self._are_there.set()
+            return
         from tierdex.app.http.codecs import row_text
         from tierdex.index_service.warm_up import warm_up
 

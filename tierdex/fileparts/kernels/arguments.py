@@ -14,25 +14,23 @@ one string?) than a kernel needs for its work. A kernel compiled for these types
 an empty text, more than one, lone surrogates; so is `text_count` for what is no list. Never an error: the
 caller of the kernel then finds what is wrong and says it. Addresses hold while the kernel keeps the GIL.
 
-Depends on numba and llvmlite only; `compile.direct_call` makes what is called.
+Depends on compile only; `compile.direct_call` makes what is called.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils as _cgutils
-from numba.extending import NativeValue as _NativeValue
-from numba.extending import intrinsic as _intrinsic
-from numba.extending import models, register_model
-from numba.extending import unbox as _unbox
-
-cgutils: Any = _cgutils  # numba is typed in part only
-intrinsic: Any = _intrinsic
-unbox: Any = _unbox
-NativeValue: Any = _NativeValue
+from tierdex.fileparts.kernels.compile import (
+    NativeValue,
+    cgutils,
+    intrinsic,
+    ir,
+    models,
+    register_model,
+    types,
+    unbox,
+)  # fmt: skip
 
 NOT_PLAIN: Final = -1
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -79,7 +77,7 @@ _IS_STR: Final = 1 << 28  # Py_TPFLAGS_UNICODE_SUBCLASS
 class _PairModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         members = [("value", types.int64), ("extent", types.int64)]
-        models.StructModel.__init__(self, manager, kind, members)  # type: ignore[no-untyped-call]
+        models.StructModel.__init__(self, manager, kind, members)
 
 
 @register_model(_Texts)
@@ -87,7 +85,7 @@ class _PairModel(models.StructModel):
 class _TextsModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         members = [("object", types.voidptr), ("count", types.int64), ("kind", types.int64)]
-        models.StructModel.__init__(self, manager, kind, members)  # type: ignore[no-untyped-call]
+        models.StructModel.__init__(self, manager, kind, members)
 
 
 @unbox(_Integer)

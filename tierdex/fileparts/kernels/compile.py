@@ -1,75 +1,76 @@
-"""How every numba kernel of this package is compiled and cached: `@kernel`, `@short_kernel`, `@primitive`.
+"""What kernels are written with: the decorators that make them, and the names of numba in their sources.
 
-Kernels release the GIL, take stable argument types (integers for addresses and counts) and are
-compiled once; the machine code is kept (`cache`). A compilation is told to `compilations`.
+Kernels release the GIL, take stable argument types (integers for addresses and counts) and are compiled
+once: when the wheel was built (`built`), else here (`numba_compiler`). Importing numba and llvmlite takes
+0.4 s and 130 MB, so a process with built kernels imports neither: one object that takes any use, and that
+nothing reads, stands for all of their names.
 
 An array that one kernel passes to another costs 10 ns: numba counts references, also on the path that is not
 taken. Functions that loops call take addresses, or are a `primitive`.
 
-Depends on cache, compilation and numba.
+Depends on built, numba_compiler, numba and llvmlite.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 from typing import TYPE_CHECKING, Any
 
-import numba
-from numba.core import event as _events
-from numba.core.compiler_lock import global_compiler_lock as _compiling
+from tierdex.fileparts.kernels.built import BUILT
 
-from tierdex.compilation import compilations
-from tierdex.fileparts.kernels.cache import KernelCache, config
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numba is typed in part, and its decorators not as kernels are called
     from collections.abc import Callable
 
-events: Any = _events
-_njit: Any = numba.njit  # its stubs do not know every option
-_LOGGER = logging.getLogger(__name__)
-# A fork waits for a compilation under way: in the child no thread would ever end it, or unlock this.
-os.register_at_fork(
-    before=_compiling.acquire,
-    after_in_parent=_compiling.release,
-    after_in_child=_compiling.release,
-)
+    carray: Any
+    cgutils: Any
+    intrinsic: Any
+    ir: Any
+    models: Any
+    NativeValue: Any
+    register_model: Any
+    types: Any
+    unbox: Any
 
 
-class _CompilationListener(events.TimingListener):
-    """Hears of our kernels that no cache has; one that is compiled within another is part of it."""
+class _Nothing:
+    """Any attribute, call, decorator and base class."""
 
-    _depth: int
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
 
-    def on_start(self, event: Any) -> None:
-        if not _is_ours(event):
-            return
-        super().on_start(event)
-        if self._depth > 1:
-            return
-        if not compilations.count:
-            folder = config.CACHE_DIR or "each folder's __pycache__"
-            _LOGGER.info("compiling kernels, once: they are kept folder=%s", folder)
-        compilations.begin()
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
 
-    def on_end(self, event: Any) -> None:
-        if not _is_ours(event):
-            return
-        super().on_end(event)
-        if not self._depth:
-            compilations.end(self.duration)
+    def __call__(self, *_: object, **__: object) -> Any:
+        return self
+
+    def __getitem__(self, _: object) -> Any:
+        return self
+
+    def __mro_entries__(self, _: object) -> tuple[type, ...]:
+        return (_Nothing,)
 
 
-def _is_ours(event: Any) -> bool:
-    return bool(event.data["dispatcher"].py_func.__module__.startswith("tierdex."))
+if BUILT is None:
+    from tierdex.fileparts.kernels import numba_compiler
 
-
-events.register("numba:compile", _CompilationListener())
+    if not TYPE_CHECKING:
+        from llvmlite import ir
+        from numba import types
+        from numba.core import cgutils
+        from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+        from numba.np.numpy_support import carray
+elif not TYPE_CHECKING:
+    carray = cgutils = intrinsic = ir = models = NativeValue = _Nothing()
+    register_model = types = unbox = carray
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function`: no GIL, no bounds checks, cached on disk."""
-    return _compiled(function, nogil=True)
+    if BUILT is not None:
+        return _built(function, BUILT)
+    return numba_compiler.compiled(function, nogil=True)
 
 
 def short_kernel(function: Callable[..., Any]) -> Any:
@@ -77,7 +78,9 @@ def short_kernel(function: Callable[..., Any]) -> Any:
 
     Giving the GIL back would cost as much; and so the call is one step for every Python thread.
     """
-    return _compiled(function, nogil=False)
+    if BUILT is not None:
+        return _built(function, BUILT)
+    return numba_compiler.compiled(function, nogil=False)
 
 
 def primitive(function: Callable[..., Any]) -> Any:
@@ -85,15 +88,9 @@ def primitive(function: Callable[..., Any]) -> Any:
 
     Its arguments and results stay in registers, named tuples too. Python cannot call it.
     """
-    return _compiled(function, nogil=True, no_cpython_wrapper=True, forceinline=True)
-
-
-def _compiled(function: Callable[..., Any], **options: bool) -> Any:
-    dispatcher = _njit(
-        boundscheck=False, error_model="numpy", no_cfunc_wrapper=True, **options
-    )(function)  # fmt: skip
-    dispatcher._cache = KernelCache(function)  # what `cache=True` does with a cache of numba's
-    return dispatcher
+    if BUILT is not None:
+        return _built(function, BUILT)
+    return numba_compiler.compiled(function, nogil=True, no_cpython_wrapper=True, forceinline=True)
 
 
 def direct_call(compiled: Any, *argument_types: Any) -> Any:
@@ -102,6 +99,24 @@ def direct_call(compiled: Any, *argument_types: Any) -> Any:
     That look is half of what a call costs. A value of another type is not refused: the types decide
     what becomes of it (`arguments` has some that refuse).
     """
-    if argument_types not in compiled.overloads:  # else numba's lock would be taken all the same
-        compiled.compile(argument_types)
-    return compiled.overloads[argument_types].entry_point
+    if BUILT is not None:
+        return compiled
+    return numba_compiler.entry_point(compiled, argument_types)
+
+
+class _OnlyInKernels:
+    """A function that other kernels have in them, and that Python does not call."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: object) -> Any:
+        raise TypeError(
+            f"the kernel {self._name} is in no library of this wheel; install tierdex[compile] and set"
+            " TIERDEX_KERNELS=compile, and report this"
+        )
+
+
+def _built(function: Callable[..., Any], kernels: dict[str, Any]) -> Any:
+    name = f"{function.__module__}.{function.__qualname__}"
+    return kernels.get(name) or _OnlyInKernels(name)

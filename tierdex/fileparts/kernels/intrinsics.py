@@ -5,23 +5,20 @@ and one compiled version serves every dtype and layout. The caller checks sizes 
 alive; inside a kernel nothing is checked.
 
 `store_slot` is a release store: a reader of the slot finds the item it points to complete.
-Depends on numba and llvmlite only.
+Depends on built and compile.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding, ir
-from numba import types
-from numba.extending import intrinsic as _intrinsic
+from tierdex.fileparts.kernels.built import lacking_for
+from tierdex.fileparts.kernels.compile import intrinsic, ir, types
 
-intrinsic: Any = _intrinsic  # numba's own type counts the typing context as an argument
 _I8, _I16, _I32, _I64 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _I128 = ir.IntType(128)
-_NUMBERS: Any = types.CPointer(types.int64)  # type: ignore[no-untyped-call]
-_HOST_FEATURES = binding.get_host_cpu_features()
-HAS_SSE42_CRC = "x86_64" in binding.get_process_triple() and bool(_HOST_FEATURES.get("sse4.2"))
+_NUMBERS: Any = types.CPointer(types.int64)
+HAS_SSE42_CRC = not lacking_for("x86-64-v2")
 
 
 def _pointer(builder: Any, address: Any, kind: Any) -> Any:

@@ -10,27 +10,24 @@
 Objects are addresses (`id`); the caller keeps them alive. A 0 says that there was no memory, or no such
 item; Python's error is taken back, and the caller of the kernel goes another way.
 
-Depends on arguments, numba and llvmlite only.
+Depends on arguments and compile.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils as _cgutils
-from numba.extending import NativeValue as _NativeValue
-from numba.extending import intrinsic as _intrinsic
-from numba.extending import models, register_model
-from numba.extending import unbox as _unbox
-
 from tierdex.fileparts.kernels.arguments import is_a
-
-cgutils: Any = _cgutils  # numba is typed in part only
-intrinsic: Any = _intrinsic
-unbox: Any = _unbox
-NativeValue: Any = _NativeValue
+from tierdex.fileparts.kernels.compile import (
+    NativeValue,
+    cgutils,
+    intrinsic,
+    ir,
+    models,
+    register_model,
+    types,
+    unbox,
+)  # fmt: skip
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _OBJECT = ir.IntType(8).as_pointer()
@@ -47,7 +44,7 @@ LIST: Final = _List("List")
 @register_model(_List)
 class _ListModel(models.StructModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        models.StructModel.__init__(self, manager, kind, [("address", types.int64)])  # type: ignore[no-untyped-call]
+        models.StructModel.__init__(self, manager, kind, [("address", types.int64)])
 
 
 @unbox(_List)

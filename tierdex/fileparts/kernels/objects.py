@@ -3,7 +3,7 @@
 A list comes by its address (`id`), and the caller keeps it alive and unchanged. What is not exactly as
 expected is reported, never an error: the caller takes the general path then, which says what is wrong.
 
-Depends on arguments and numba.
+Depends on arguments and compile.
 """
 
 from __future__ import annotations
@@ -11,16 +11,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, Final
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic as _intrinsic
-
 from tierdex.fileparts.kernels import arguments as a
+from tierdex.fileparts.kernels.compile import cgutils, intrinsic, ir, types
 
-intrinsic: Any = _intrinsic
 _I64 = ir.IntType(64)
 _FIELDS: Final = 3  # of a place: a text and two integers
-_PLACE: Any = types.UniTuple(types.int64, 5)  # type: ignore[no-untyped-call]
+_PLACE: Any = types.UniTuple(types.int64, 5)
 
 
 @intrinsic
@@ -33,7 +29,7 @@ def take_place(typing_context: Any, items: Any, index: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         c = SimpleNamespace(context=context, builder=builder, pyapi=context.get_python_api(builder))
-        values = [a.cgutils.alloca_once_value(builder, ir.Constant(_I64, n)) for n in _NOTHING]
+        values = [cgutils.alloca_once_value(builder, ir.Constant(_I64, n)) for n in _NOTHING]
         item = c.pyapi.list_getitem(
             builder.inttoptr(given[0], c.pyapi.pyobj), builder.trunc(given[1], c.pyapi.py_ssize_t)
             if c.pyapi.py_ssize_t.width < _I64.width else given[1],

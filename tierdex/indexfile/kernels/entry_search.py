@@ -23,10 +23,9 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
-from numba.np.numpy_support import carray
 
 from tierdex.fileparts.kernels.arguments import INTEGER, TEXT, number, text_address, text_bytes
-from tierdex.fileparts.kernels.compile import direct_call, short_kernel
+from tierdex.fileparts.kernels.compile import carray, direct_call, short_kernel
 from tierdex.fileparts.kernels.fuse_filter import NO, contains_each
 from tierdex.fileparts.kernels.hashing import xxh64
 from tierdex.fileparts.kernels.intrinsics import (

@@ -1,6 +1,6 @@
 """128 bits that stand for a row of numbers: which entry it is, whatever form its file has.
 
-Depends on compile and numba only.
+Depends on compile only.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import types
 
-from tierdex.fileparts.kernels.compile import direct_call, kernel, short_kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel, short_kernel, types
 
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _SHIFT = np.uint64(32)

@@ -13,8 +13,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import types
-from numba.np.numpy_support import carray
 
 from tierdex.fileparts.kernels.arguments import (
     BYTES,
@@ -32,7 +30,7 @@ from tierdex.fileparts.kernels.arguments import (
     text_count,
     value_at,
 )
-from tierdex.fileparts.kernels.compile import direct_call, primitive, short_kernel
+from tierdex.fileparts.kernels.compile import carray, direct_call, primitive, short_kernel, types
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     load_i64,

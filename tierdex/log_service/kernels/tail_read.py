@@ -11,8 +11,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import types
-from numba.np.numpy_support import carray
 
 from tierdex.fileparts.kernels.arguments import (
     INTEGER,
@@ -22,7 +20,7 @@ from tierdex.fileparts.kernels.arguments import (
     text_address,
     text_bytes,
 )
-from tierdex.fileparts.kernels.compile import direct_call, short_kernel
+from tierdex.fileparts.kernels.compile import carray, direct_call, short_kernel, types
 from tierdex.fileparts.kernels.intrinsics import numbers_at
 from tierdex.logfile import layout
 from tierdex.logfile.journal.kernels.locate import first_offset, gather_rows, messages_below

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba.np.numpy_support import carray
 
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import kernel, primitive
+from tierdex.fileparts.kernels.compile import carray, kernel, primitive
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u8,

@@ -11,7 +11,6 @@ from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.chained.kernels.batch_record import (
-    batch_crc,
     batch_length,
     begin_batch,
     finish_batch,
@@ -91,8 +90,8 @@ def test_batch_is_found_only_once_its_checksum_is_stored(region):
     items = region.row(first_item, region.item_bytes)
     items[:] = 0
     assert region.scanned() == 0
-    head = region.row(1, (first_item - 1) * region.item_bytes)
-    crc = batch_crc(address(head), len(head) + region.item_bytes, region.fresh(region.header).crc)
+    batch = region.row(1, first_item * region.item_bytes)
+    crc = google_crc32c.extend(region.fresh(region.header).crc, batch.tobytes())
     array[B_CRC] = crc
     finish_batch(array, first_item, region.row_limit)
     assert region.scanned() == 1

@@ -20,8 +20,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
-from numba.np.numpy_support import carray
 
 from tierdex.fileparts.kernels.arguments import (
     INTEGER,
@@ -35,7 +33,7 @@ from tierdex.fileparts.kernels.arguments import (
     text_count,
 )
 from tierdex.fileparts.kernels.checksum import crc_of
-from tierdex.fileparts.kernels.compile import direct_call, primitive, short_kernel
+from tierdex.fileparts.kernels.compile import carray, direct_call, primitive, short_kernel, types
 from tierdex.fileparts.kernels.hashing import xxh64
 from tierdex.fileparts.kernels.intrinsics import (
     join_u32,

@@ -4,7 +4,7 @@
 Directory blocks and mapped pages are verified when first used since opening; whether they were is
 kept in byte maps, which several threads may set at once.
 
-Depends on compile, numba, intrinsics, checksum, page_codec, page_fields, fuse_filter, layout and
+Depends on compile, intrinsics, checksum, page_codec, page_fields, fuse_filter, layout and
 lookup.
 """
 
@@ -14,10 +14,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import direct_call, kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel, types
 from tierdex.fileparts.kernels.fuse_filter import DAMAGED, NO, contains, partition_of
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,

@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import types
 
 from tierdex.fileparts.kernels.checksum import crc32c, numbered_seed
-from tierdex.fileparts.kernels.compile import direct_call, kernel, primitive, short_kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel, primitive, short_kernel, types
 from tierdex.fileparts.kernels.intrinsics import (
     copy_bytes,
     store_i64,

@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import types
 
-from tierdex.fileparts.kernels.compile import direct_call, kernel, short_kernel
+from tierdex.fileparts.kernels.compile import direct_call, kernel, short_kernel, types
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,
     load_i64,

@@ -22,9 +22,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba.np.numpy_support import carray
 
-from tierdex.fileparts.kernels.compile import kernel, primitive
+from tierdex.fileparts.kernels.compile import carray, kernel, primitive
 from tierdex.fileparts.kernels.hashing import xxh64
 from tierdex.fileparts.kernels.intrinsics import (
     load_i32,

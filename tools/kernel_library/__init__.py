@@ -1,0 +1,1 @@
+"""The library of compiled kernels that a platform wheel brings."""
