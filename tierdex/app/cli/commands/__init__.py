@@ -2,7 +2,7 @@
 
 To import and build all of them takes as long as half of a `tierdex query`.
 
-Depends on exits.
+Depends on exits and options.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import typer
 
 from tierdex import __version__
 from tierdex.app.cli.terminal.exits import reporting
+from tierdex.app.cli.terminal.options import spread
 
 # In the order of `tierdex --help`. A command is the function of its module's name.
 COMMANDS = (
@@ -38,7 +39,7 @@ def make_cli(asked: str | None = None) -> typer.Typer:
         if name in GROUPS:
             cli.add_typer(module.make_cli(), name=name)
         else:
-            command = reporting(getattr(module, name), is_brief=name == "query")
+            command = reporting(spread(getattr(module, name)), is_brief=name == "query")
             cli.command(name)(command)
     return cli
 

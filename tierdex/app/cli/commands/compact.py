@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tierdex.app.cli.inputs.opening import Target, opened_owner, parse_settings
+from tierdex.app.cli.inputs.opening import Target, opened_owner
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import say
 from tierdex.app.cli.terminal.options import Form
@@ -18,6 +18,7 @@ from tierdex.errors import InvalidRequestError
 
 
 def compact(
+    *,
     roll: Annotated[
         bool,
         typer.Option("--roll", help="Roll the unsealed file first, so that it is published too."),
@@ -29,24 +30,15 @@ def compact(
             help="Delete the objects that no manifest lists, even if they are most of the node's objects.",
         ),
     ] = False,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-    take_over: options.TakeOver = False,
-    accept_rollback: options.AcceptRollback = False,
+    ownership: options.Ownership,
 ) -> None:
     """Compact, upload and publish every file that is due, of the index and of a message log in the folder."""
-    if yes and url is not None:
+    if yes and target.url is not None:
         raise InvalidRequestError("needs the data folder: not with --url", field="--yes")
-    settings = {"background": False, **parse_settings(setting)}
-    target = Target(data, store, url, api_key)
-    with opened_owner(target, settings, takeover=take_over, accept_rollback=accept_rollback) as (
-        index,
-        log,
-    ):
+    settings = {"background": False, **target.settings}
+    with opened_owner(target, settings, ownership) as (index, log):
         done = 0
         if log is not None:  # first: the index goes up after what it covers
             if roll:

@@ -18,7 +18,6 @@ import typer
 from tierdex.app.cli.inputs.opening import (
     Target,
     opened_for_reading,
-    parse_settings,
     stored_logs,
     stored_manifests,
 )
@@ -49,9 +48,11 @@ _GETS = ("get", "head")
 class Prices(NamedTuple):
     """USD for a GiB stored a month, a PUT or LIST, and a GET."""
 
-    gib_month: float
-    put: float
-    get: float
+    gib_month_usd: Annotated[
+        float, typer.Option(min=0, help="Price of one GiB stored for a month.")
+    ] = 0.023
+    put_usd: Annotated[float, typer.Option(min=0, help="Price of a PUT or a LIST.")] = 0.000005
+    get_usd: Annotated[float, typer.Option(min=0, help="Price of a GET.")] = 0.0000004
 
 
 class Stored(NamedTuple):
@@ -80,6 +81,7 @@ class Requests(NamedTuple):
 
 
 def cost(
+    *,
     lookups: Annotated[
         int,
         typer.Option(min=0, help="Lookups per month that find their key in one published file."),
@@ -87,31 +89,22 @@ def cost(
     readers: Annotated[
         int, typer.Option(min=0, help="Processes that refresh manifests; not with --url.")
     ] = 1,
-    gib_month_usd: Annotated[
-        float, typer.Option(min=0, help="Price of one GiB stored for a month.")
-    ] = 0.023,
-    put_usd: Annotated[float, typer.Option(min=0, help="Price of a PUT or a LIST.")] = 0.000005,
-    get_usd: Annotated[float, typer.Option(min=0, help="Price of a GET.")] = 0.0000004,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    prices: Prices,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Estimate the monthly bill of a store. Exit code 4 when a node cannot be read.
 
     With --url the bill uses the requests that the service has counted since its start.
     """
-    target = Target(data, store, url, api_key)
     now_ms = SystemClock().now_ms()
-    with opened_for_reading(target, parse_settings(setting)) as index:
+    with opened_for_reading(target, target.settings) as index:
         published = [file for file in index.files() if file.state == "uploaded"]
         readings = stored_manifests(target)
         published += stored_logs(readings, notes=True)
         nodes = index.nodes()
-        metrics = index.metrics() if url is not None else None
-    settings = load_settings(**parse_settings(setting))
+        metrics = index.metrics() if target.url is not None else None
+    settings = load_settings(**target.settings)
     since_ms = now_ms - 1000 * _MONTH_S
     of_late = [file for file in published if (file.sealed_at or 0) > since_ms]
     live = sum(node.standing in ("live", "late") for node in nodes)
@@ -132,9 +125,9 @@ def cost(
         Stored.of(file for file in published if file.kind == LOG_KIND),
         Stored.of(file for file in published if file.kind == NOTES_KIND),
         requests,
-        Prices(gib_month_usd, put_usd, get_usd),
+        prices,
     )
-    document |= dead_part(published, gib_month_usd)
+    document |= dead_part(published, prices.gib_month_usd)
     write_fields(output, document)
     if tell_unread(nodes):
         raise typer.Exit(Exit.INCOMPLETE)
@@ -196,11 +189,11 @@ def monthly_bill(
 
     Each took two PUTs, once.
     """
-    stored = (index.bytes + log.bytes + notes.bytes) / _GIB * prices.gib_month
-    written = (requests.puts + requests.live_records) * prices.put
-    followed = requests.lists * prices.put + requests.refreshes * prices.get
-    asked = requests.lookups * prices.get
-    kept = requests.maintenance * prices.get
+    stored = (index.bytes + log.bytes + notes.bytes) / _GIB * prices.gib_month_usd
+    written = (requests.puts + requests.live_records) * prices.put_usd
+    followed = requests.lists * prices.put_usd + requests.refreshes * prices.get_usd
+    asked = requests.lookups * prices.get_usd
+    kept = requests.maintenance * prices.get_usd
     return {
         "files": index.files,
         "items": index.items,
@@ -223,5 +216,5 @@ def monthly_bill(
         "lookups_usd_month": round(asked, 6),
         "maintenance_usd_month": round(kept, 6),
         "total_usd_month": round(stored + written + followed + asked + kept, 6),
-        "uploads_usd_once": round(2 * (index.files + log.files + notes.files) * prices.put, 6),
+        "uploads_usd_once": round(2 * (index.files + log.files + notes.files) * prices.put_usd, 6),
     }

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tierdex.app.cli.inputs.opening import Target, opened_owner, parse_settings
+from tierdex.app.cli.inputs.opening import Target, opened_owner
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.asked_times import asked_time
 from tierdex.app.cli.terminal.exits import Exit, tell_unread
@@ -19,19 +19,15 @@ from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 
 
 def expire(
+    *,
     before: Annotated[
         str,
         typer.Option(help="Expire files sealed before this time: RFC 3339, a day, `7d` ago, ms."),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-    take_over: options.TakeOver = False,
-    accept_rollback: options.AcceptRollback = False,
+    ownership: options.Ownership,
 ) -> None:
     """Expire this node's published files, and files of its message log, that were sealed before a time.
 
@@ -42,13 +38,8 @@ def expire(
         "before": asked_time(before, "--before"),
         "dry_run": dry_run,
     }
-    settings = {"background": False, **parse_settings(setting)}
-    with opened_owner(
-        Target(data, store, url, api_key),
-        settings,
-        takeover=take_over,
-        accept_rollback=accept_rollback,
-    ) as (index, log):
+    settings = {"background": False, **target.settings}
+    with opened_owner(target, settings, ownership) as (index, log):
         expired = [] if log is None else log.expire(**asked)
         rows = [log_file_document(f) for f in expired]
         rows += [file_document(f) for f in index.expire(**asked)]

@@ -12,7 +12,6 @@ from tierdex.app.cli.inputs.opening import (
     holds_log,
     opened_for_reading,
     opened_log,
-    parse_settings,
     stored_logs,
     stored_manifests,
 )
@@ -24,24 +23,20 @@ from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 
 
 def files(
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    *,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """List the files of the index, then those of a message log in folder or store, each newest first.
 
     Exit code 4 when a node of the store cannot be read.
     """
-    target = Target(data, store, url, api_key)
-    with opened_for_reading(target, parse_settings(setting)) as index:
+    with opened_for_reading(target, target.settings) as index:
         rows = [file_document(file) for file in index.files()]
         nodes = index.nodes()
     folder = target.folder
-    if url is None and folder is not None and holds_log(folder):
-        with opened_log(Target(folder, store), parse_settings(setting)) as log:
+    if target.url is None and folder is not None and holds_log(folder):
+        with opened_log(Target(folder, target.store), target.settings) as log:
             rows += [log_file_document(file) for file in log.files()]
     elif target.store is not None:
         rows += [file_document(file) for file in stored_logs(stored_manifests(target))]

@@ -9,17 +9,12 @@ import signal
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tierdex.app.c_memory import keep_few_arenas
-from tierdex.app.cli.inputs.opening import (
-    Target,
-    opened_for_writing,
-    opened_log,
-    parse_settings,
-)
+from tierdex.app.cli.inputs.opening import Folder, opened_for_writing, opened_log
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import say
 from tierdex.app.cli.terminal.follow_display import follow_display
@@ -42,14 +37,9 @@ class OnMissing(StrEnum):
     FAIL = "fail"
 
 
-def follow(
-    source: Annotated[
-        str,
-        typer.Argument(
-            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or "
-            "rabbitmq://HOST:PORT/STREAM; a lake's table: delta:PATH, iceberg://CATALOG/NAMESPACE.TABLE."
-        ),
-    ],
+class Indexed(NamedTuple):
+    """What of the log, and of each message, is indexed."""
+
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,68 +47,89 @@ def follow(
             "-k",
             help="key, header:NAME, $.json.path, {template}; of a table a column; repeatable.",
         ),
-    ] = None,
+    ] = None
     message_id: Annotated[
         str | None, typer.Option("--message-id", "-i", help="The same, for the message ID.")
-    ] = None,
+    ] = None
     topic: Annotated[
         str | None, typer.Option("--topic", "-t", help="Topic (default: the source's name).")
-    ] = None,
+    ] = None
     time: Annotated[
         str | None, typer.Option(help="Field that holds the time (default: the record's own time).")
-    ] = None,
-    timezone: Annotated[str, typer.Option(help="Time zone of times that name none.")] = "UTC",
+    ] = None
+    timezone: Annotated[str, typer.Option(help="Time zone of times that name none.")] = "UTC"
     partitions: Annotated[
         str | None,
         typer.Option(help="Partitions to index: 0,1,5; of a table country=DE,country=FR."),
-    ] = None,
+    ] = None
     ordinal: Annotated[
         str, typer.Option(help="i/n: index the i-th of n shares of the partitions, i from 0.")
-    ] = "0/1",
-    once: Annotated[
-        bool, typer.Option("--once", help="Stop at the present end of the log.")
-    ] = False,
+    ] = "0/1"
     on_missing: Annotated[
         OnMissing, typer.Option(help="A message without a wanted key: skip (and count) or fail.")
-    ] = OnMissing.SKIP,
+    ] = OnMissing.SKIP
+
+
+class Work(NamedTuple):
+    """For how long the command runs, and what it does beside indexing."""
+
+    once: Annotated[bool, typer.Option("--once", help="Stop at the present end of the log.")] = (
+        False
+    )
     keep: Annotated[
         bool,
         typer.Option(
             "--keep", help="Store the messages, too, in a message log of the data folder."
         ),
-    ] = False,
+    ] = False
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve /metrics on this port of 127.0.0.1 while it runs; 0: any free port."
+        ),
+    ] = None
+
+
+class SourceIs(NamedTuple):
+    """What is said of the source."""
+
     accept_other_log: Annotated[
         bool,
         typer.Option(
             "--accept-other-log",
             help="Accept that the source is another log than before, and index it from its beginning.",
         ),
-    ] = False,
+    ] = False
     snapshot: Annotated[
         str | None,
         typer.Option(help="Of a table: the last snapshot to index, by its ID or version."),
-    ] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            help="Serve /metrics on this port of 127.0.0.1 while it runs; 0: any free port."
-        ),
-    ] = None,
+    ] = None
     source_option: Annotated[
         list[str] | None,
         typer.Option(
             "--source-option", metavar="NAME=VALUE", help="Option of the source; repeatable."
         ),
-    ] = None,
+    ] = None
     source_config: Annotated[
         Path | None, typer.Option(help="File of NAME=VALUE lines: the place for passwords.")
-    ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
+    ] = None
+
+
+def follow(
+    *,
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or "
+            "rabbitmq://HOST:PORT/STREAM; a lake's table: delta:PATH, iceberg://CATALOG/NAMESPACE.TABLE."
+        ),
+    ],
+    indexed: Indexed,
+    work: Work,
+    source_is: SourceIs,
+    folder: Folder,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-    take_over: options.TakeOver = False,
-    accept_rollback: options.AcceptRollback = False,
+    ownership: options.Ownership,
 ) -> None:
     """Index the log of another system from the last indexed record on.
 
@@ -127,39 +138,37 @@ def follow(
     from tierdex.following.follow import follow as follow_source
 
     keep_few_arenas()
-    said = _source_options(source_option, source_config)
-    target, settings = Target(data, store), parse_settings(setting)
-    if keep and (take_over or accept_rollback):
+    said = _source_options(source_is.source_option, source_is.source_config)
+    target = folder.target
+    if work.keep and any(ownership):
         raise InvalidRequestError(
             "takes no --take-over and no --accept-rollback: `tierdex log take-over` comes first",
             field="--keep",
         )
     opening = (
-        opened_log(target, settings, writing=True)
-        if keep
-        else opened_for_writing(
-            target, settings, takeover=take_over, accept_rollback=accept_rollback
-        )
+        opened_log(target, target.settings, writing=True)
+        if work.keep
+        else opened_for_writing(target, target.settings, ownership)
     )
     with opening as into:
         follower = follow_source(
             into,
             source,
-            keys=key or (),
-            message_id=message_id,
-            time=time,
-            timezone=timezone,
-            topic=topic,
+            keys=indexed.key or (),
+            message_id=indexed.message_id,
+            time=indexed.time,
+            timezone=indexed.timezone,
+            topic=indexed.topic,
             options=said,
-            partitions=_partitions(partitions),
-            ordinal=_ordinal(ordinal),
-            once=once,
-            on_missing=on_missing.value,
-            accept_other_log=accept_other_log,
-            snapshot=snapshot,
+            partitions=_partitions(indexed.partitions),
+            ordinal=_ordinal(indexed.ordinal),
+            once=work.once,
+            on_missing=indexed.on_missing.value,
+            accept_other_log=source_is.accept_other_log,
+            snapshot=source_is.snapshot,
         )
         with (
-            follow_metrics(follower.status, metrics_port) as port,
+            follow_metrics(follower.status, work.metrics_port) as port,
             _stopped_by_signals(follower),
             follow_display(follower.status, say),
         ):

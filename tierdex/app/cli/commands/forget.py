@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import orjson
 import typer
@@ -19,7 +19,6 @@ from tierdex.app.cli.inputs.opening import (
     opened_for_reading,
     opened_for_writing,
     opened_log,
-    parse_settings,
 )
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import Exit, say
@@ -36,16 +35,31 @@ MESSAGE_COLUMNS = ("topic", "queue_id", "offset")
 COLUMNS = ("topic", "queue_id", "offset", "size", "timestamp", "file_id", "node")
 
 
-def forget(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the keys.")] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
+class Named(NamedTuple):
+    """The keys and message IDs to forget."""
+
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the keys.")] = None
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None
     message_id: Annotated[
         list[str] | None, typer.Option("--message-id", "-i", help="Message ID; repeatable.")
-    ] = None,
+    ] = None
     file: Annotated[
         Path | None,
         typer.Option(help="One name per line: a key of --topic, or {topic, key} or {message_id}."),
-    ] = None,
+    ] = None
+
+
+class How(NamedTuple):
+    """Whether and when files are written anew."""
+
+    now: Annotated[bool, typer.Option("--now", help="Rewrite the files at once.")] = False
+    wait: Annotated[float, typer.Option(help="Seconds to wait for other owners.")] = 120.0
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the entries.")] = False
+
+
+def forget(
+    *,
+    named: Named,
     source: Annotated[
         list[str] | None,
         typer.Option(help="A source file or its URL: forget all entries of its rows; repeatable."),
@@ -56,18 +70,12 @@ def forget(
             metavar="QUEUE:OFFSET", help="Forget only the entry at this location; repeatable."
         ),
     ] = None,
-    now: Annotated[bool, typer.Option("--now", help="Rewrite the files at once.")] = False,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for other owners.")] = 120.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the entries.")] = False,
+    how: How,
     resume: Annotated[
         str | None, typer.Option(metavar="REQUEST", help="Continue this request.")
     ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Forget keys and message IDs on every node; entries that are put later stay visible.
 
@@ -76,26 +84,32 @@ def forget(
     acknowledged the request, while --now has not rewritten a file (continue with --resume), or while another
     node holds entries.
     """
-    names = _names(topic, key or [], message_id or [], file)
+    names = _names(named)
     if [bool(names), bool(source), resume is not None].count(True) != 1:
         raise InvalidRequestError(
             "give --key, --message-id or --file; or --source; or --resume", field="--key"
         )
-    if source and (url is not None or topic is not None or at is not None):
+    if source and (target.url is not None or named.topic is not None or at is not None):
         raise InvalidRequestError(
             "must be given alone, and without --url: the data folder knows the source files",
             field="--source",
         )
-    target = Target(data, store, url, api_key)
-    with _opened(target, parse_settings(setting), wait) as (index, waiting):
+    with _opened(target, target.settings, how.wait) as (index, waiting):
         if resume is not None:
             receipt = index.resume_forgetting(resume, **waiting)
         elif source:
             files = [address_of(each) for each in source]
-            receipt = _forgetting_sources(index)(files, now=now, dry_run=dry_run, **waiting)
+            receipt = _forgetting_sources(index)(files, now=how.now, dry_run=how.dry_run, **waiting)
         else:
             only = None if at is None else [_place(each) for each in at]
-            receipt = index.forget(lookups=names, now=now, only=only, dry_run=dry_run, **waiting)
+            receipt = index.forget(
+                lookups=names, now=how.now, only=only, dry_run=how.dry_run, **waiting
+            )
+    _tell(output, receipt, of_sources=bool(source), dry_run=how.dry_run)
+
+
+def _tell(output: Form, receipt: Any, *, of_sources: bool, dry_run: bool) -> None:
+    """Print what is, or would be, forgotten; end with exit code 4 while it is not done."""
     document = receipt.document()
     messages = document.get("messages")
     if messages is None:
@@ -104,7 +118,7 @@ def forget(
         write_rows(output, messages, MESSAGE_COLUMNS, whole=document)
     if output is Form.TABLE:
         found = "entries" if messages is None else "messages"
-        if source:
+        if of_sources:
             found = "index files with some"
             say(f"request {receipt.forgetting}, {found}: {len(receipt.holding)}, {receipt.digest}")
         else:
@@ -163,11 +177,10 @@ def _opened(
         yield index, {"wait": wait}
 
 
-def _names(
-    topic: str | None, keys: list[str], message_ids: list[str], file: Path | None
-) -> list[dict[str, Any]]:
-    names = [_with_topic({"key": key}, topic) for key in keys]
-    names += [_with_topic({"message_id": message_id}, topic) for message_id in message_ids]
+def _names(named: Named) -> list[dict[str, Any]]:
+    topic, file = named.topic, named.file
+    names = [_with_topic({"key": key}, topic) for key in named.key or []]
+    names += [_with_topic({"message_id": each}, topic) for each in named.message_id or []]
     if file is not None:
         try:
             lines = file.read_text(encoding="utf-8").splitlines()

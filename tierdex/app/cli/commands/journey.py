@@ -5,7 +5,7 @@ Depends on times, index_service and the rest of app.cli.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -14,7 +14,6 @@ from tierdex.app.cli.inputs.opening import (
     lost_offsets,
     opened_for_reading,
     opened_messages,
-    parse_settings,
     show_settings,
 )
 from tierdex.app.cli.terminal import options
@@ -42,36 +41,34 @@ CSV_COLUMNS = (
 )
 
 
+class Limits(NamedTuple):
+    """How much an answer holds, how complete it must be, and how new."""
+
+    max_count: Annotated[
+        int, typer.Option("--max-count", "-m", help="Maximum number of entries of a topic.")
+    ] = 16
+    on_error: Annotated[
+        str, typer.Option(help="What an unreadable file causes: partial or fail.")
+    ] = "partial"
+    fresh_within: options.FreshWithin = None
+
+
 def journey(
+    *,
     key: Annotated[str, typer.Argument(help="Key to look up in every topic.")],
     begin: options.Begin = None,
     end: options.End = None,
-    max_count: Annotated[
-        int, typer.Option("--max-count", "-m", help="Maximum number of entries of a topic.")
-    ] = 16,
     show: Annotated[bool, typer.Option("--show", help="Print the messages, too.")] = False,
-    on_error: Annotated[
-        str, typer.Option(help="What an unreadable file causes: partial or fail.")
-    ] = "partial",
-    fresh_within: options.FreshWithin = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    limits: Limits,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Follow one key over all topics, with the time between its messages.
 
     Exit code 0 found, 3 not found, 4 incomplete.
     """
-    values: dict[str, Any] = {
-        **asked_range(begin, end),
-        "max_count": max_count,
-        "on_error": on_error,
-        "fresh_within": fresh_within,
-    }
-    target, settings = Target(data, store, url, api_key), parse_settings(setting)
+    values: dict[str, Any] = {**asked_range(begin, end), **limits._asdict()}
+    settings = target.settings
     showing = show_settings(settings) if show else None
     found = _found(target, settings, key, values, show=show)
     if target.url is None:

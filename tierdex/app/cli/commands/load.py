@@ -10,12 +10,12 @@ import threading
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import orjson
 import typer
 
-from tierdex.app.cli.inputs.opening import DEFAULT_DATA, Target, opened_for_writing, parse_settings
+from tierdex.app.cli.inputs.opening import DEFAULT_DATA, Target, opened_for_writing
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import Exit, say
 from tierdex.app.cli.terminal.options import Form, Level
@@ -40,7 +40,64 @@ class Kind(StrEnum):
     PARQUET = "parquet"
 
 
+class Columns(NamedTuple):
+    """What of a row is indexed."""
+
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Name, or {template} of columns.")]
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", help="Column or {template}; repeatable."),
+    ] = None
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Column or {template}.")
+    ] = None
+    timestamp: Annotated[
+        str | None, typer.Option(help="Column or {template} (default: the file's own time).")
+    ] = None
+    timezone: Annotated[str | None, typer.Option(help="Time zone of times that name none.")] = None
+    queue: Annotated[str | None, typer.Option(help="Number, column or {template}.")] = None
+    kind: Annotated[
+        Kind | None, typer.Option(help="csv, jsonl or parquet (default: by the name).")
+    ] = None
+    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV.")] = None
+    take_last_line: Annotated[
+        bool,
+        typer.Option(
+            "--take-last-line",
+            help="Load a last line without a line break, too: the file is finished.",
+        ),
+    ] = False
+
+
+class BadRows(NamedTuple):
+    """What becomes of rows that cannot be indexed."""
+
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip bad rows, and append them to --bad-rows.")
+    ] = False
+    bad_rows: Annotated[
+        Path, typer.Option(help="File to which bad rows are appended, as JSON lines.")
+    ] = Path("bad-rows.jsonl")
+    max_bad: Annotated[int, typer.Option(help="Stop the load after this many bad rows.")] = 10_000
+
+
+class Loading(NamedTuple):
+    """How entries are put, and what is remembered of the files."""
+
+    again: Annotated[
+        bool, typer.Option("--again", help="Load files again that are loaded already.")
+    ] = False
+    notes: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --url: file that records what this service has loaded (default: none)."
+        ),
+    ] = None
+    durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK
+
+
 def load(
+    *,
     files: Annotated[
         list[str],
         typer.Argument(
@@ -49,55 +106,12 @@ def load(
             "`-` is stdin.",
         ),
     ],
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Name, or {template} of columns.")],
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", "-k", help="Column or {template}; repeatable."),
-    ] = None,
-    message_id: Annotated[
-        str | None, typer.Option("--message-id", "-i", help="Column or {template}.")
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option(help="Column or {template} (default: the file's own time).")
-    ] = None,
-    timezone: Annotated[str | None, typer.Option(help="Time zone of times that name none.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Number, column or {template}.")] = None,
-    kind: Annotated[
-        Kind | None, typer.Option(help="csv, jsonl or parquet (default: by the name).")
-    ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Delimiter of a CSV.")] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip bad rows, and append them to --bad-rows.")
-    ] = False,
-    bad_rows: Annotated[
-        Path, typer.Option(help="File to which bad rows are appended, as JSON lines.")
-    ] = Path("bad-rows.jsonl"),
-    max_bad: Annotated[int, typer.Option(help="Stop the load after this many bad rows.")] = 10_000,
-    take_last_line: Annotated[
-        bool,
-        typer.Option(
-            "--take-last-line",
-            help="Load a last line without a line break, too: the file is finished.",
-        ),
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Load files again that are loaded already.")
-    ] = False,
-    notes: Annotated[
-        Path | None,
-        typer.Option(
-            help="With --url: file that records what this service has loaded (default: none)."
-        ),
-    ] = None,
-    durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    columns: Columns,
+    bad: BadRows,
+    loading: Loading,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-    take_over: options.TakeOver = False,
-    accept_rollback: options.AcceptRollback = False,
+    ownership: options.Ownership,
 ) -> None:
     """Load files: each row becomes an entry that locates the bytes of the row.
 
@@ -110,43 +124,29 @@ def load(
     from tierdex.app.load.register import LoadRegister
     from tierdex.filesystem import LocalFileSystem
 
-    what = LoadOptions(
-        topic=topic,
-        keys=tuple(key or ()),
-        message_id=message_id,
-        timestamp=timestamp,
-        timezone=timezone,
-        queue=queue,
-        kind=None if kind is None else kind.value,
-        delimiter=delimiter,
-        take_last_line=take_last_line,
-    )
+    named = columns._asdict()
+    keys, kind = tuple(named.pop("key") or ()), named.pop("kind")
+    what = LoadOptions(**named, keys=keys, kind=kind and kind.value)
     register: LoadRegister | None = None
-    if url is None:
+    notes = loading.notes
+    if target.url is None:
         if notes is not None:
             raise InvalidRequestError(
                 "is for --url: a data folder has notes of its own", field="--notes"
             )
-        register = LoadRegister(LocalFileSystem(), data or DEFAULT_DATA)
+        register = LoadRegister(LocalFileSystem(), target.data or DEFAULT_DATA)
     elif notes is not None:
         register = LoadRegister(LocalFileSystem(), notes.parent, notes.name)
-    rejects = _BadRows(bad_rows)
+    rejects = _BadRows(bad.bad_rows)
     with ExitStack() as closing:
         progress = closing.enter_context(progress_bar(_title(files)))
         closing.callback(rejects.close)
-        index = closing.enter_context(
-            opened_for_writing(
-                Target(data, store, url, api_key),
-                parse_settings(setting),
-                takeover=take_over,
-                accept_rollback=accept_rollback,
-            )
-        )
+        index = closing.enter_context(opened_for_writing(target, target.settings, ownership))
         stop = closing.enter_context(asked_to_stop())
-        watch = Watch(progress, stop, rejects.write if skip_bad else None, max_bad)
-        loader = Loader(index, register=register, names_source=url is None)
-        level = check_durability(durability.value)
-        report = loader.load(files, what, watch, durability=level, again=again)
+        watch = Watch(progress, stop, rejects.write if bad.skip_bad else None, bad.max_bad)
+        loader = Loader(index, register=register, names_source=target.url is None)
+        level = check_durability(loading.durability.value)
+        report = loader.load(files, what, watch, durability=level, again=loading.again)
     _tell(output, report, rejects, is_remembered=register is not None)
 
 

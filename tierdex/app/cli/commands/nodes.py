@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from tierdex.app.cli.inputs.opening import Target, opened_for_reading, parse_settings
+from tierdex.app.cli.inputs.opening import Folder, Target, opened_for_reading
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import Exit, reporting, say, tell_unread
-from tierdex.app.cli.terminal.options import Form
+from tierdex.app.cli.terminal.options import Form, spread
 from tierdex.app.cli.terminal.output import write_rows
 
 COLUMNS = (
@@ -25,19 +25,16 @@ _SKEW_TOLD_S = 10
 def make_cli() -> typer.Typer:
     """Return the command group; without a command it lists."""
     cli = typer.Typer(help="List the nodes of a store; give up what a lost node never published.")
-    cli.callback(invoke_without_command=True)(reporting(nodes))
-    cli.command("retire")(reporting(retire))
+    cli.callback(invoke_without_command=True)(reporting(spread(nodes)))
+    cli.command("retire")(reporting(spread(retire)))
     return cli
 
 
 def nodes(
+    *,
     context: typer.Context,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """List the nodes: live, late, silent, closed, retired, shared or unknown, and how far each has published.
 
@@ -47,8 +44,7 @@ def nodes(
     """
     if context.invoked_subcommand is not None:
         return
-    options_ = parse_settings(setting)
-    with opened_for_reading(Target(data, store, url, api_key), options_) as index:
+    with opened_for_reading(target, target.settings) as index:
         found = index.nodes()
         skew_s = index.clock_skew()
     rows = [node._asdict() for node in found if node.node]
@@ -63,10 +59,9 @@ def nodes(
 
 
 def retire(
+    *,
     node: Annotated[str, typer.Argument(help="The node whose data folder is lost.")],
-    data: options.Data = None,
-    store: options.Store = None,
-    setting: options.Set = None,
+    folder: Folder,
 ) -> None:
     """Give up a node's acknowledged entries that were never published.
 
@@ -76,5 +71,5 @@ def retire(
     """
     from tierdex.index_service.opening.retiring import retire_node
 
-    retire_node(Target(data, store).store_place, node, parse_settings(setting))
+    retire_node(folder.target.store_place, node, folder.target.settings)
     say(f"retired: the unpublished entries of node {node} are given up")

@@ -9,11 +9,11 @@ import contextlib
 import signal
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tierdex.app.cli.inputs.opening import Target, opened_for_writing, parse_settings
+from tierdex.app.cli.inputs.opening import Target, opened_for_writing
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import Exit, say
 from tierdex.app.cli.terminal.options import Form, Level
@@ -31,25 +31,32 @@ COLUMNS = ("verb", "state", "outcome", "ms", "detail")
 DEFAULT_MEMORY = Path("tierdex-probe.json")
 
 
-def probe(
-    once: Annotated[bool, typer.Option("--once", help="Run one round.")] = False,
-    interval: Annotated[float, typer.Option(help="Seconds between two rounds.", min=0.1)] = 60.0,
+class Rules(NamedTuple):
+    """How canaries are put, and for how long they are looked up."""
+
     publish_every: Annotated[
         float,
         typer.Option(
             help="Seconds between two canaries that are checked until they are published.", min=0.0
         ),
-    ] = 3600.0,
-    durability: Annotated[
-        Level, typer.Option(help="Level of the acknowledgement of a canary.")
-    ] = Level.OS,
+    ] = 3600.0
+    durability: Annotated[Level, typer.Option(help="Level of the acknowledgement of a canary.")] = (
+        Level.OS
+    )
     remember: Annotated[
         float,
         typer.Option(help="Seconds for which a canary is looked up; less than the retention."),
-    ] = 7 * 86_400.0,
-    memory: Annotated[
-        Path, typer.Option(help="File that records the canaries between runs.")
-    ] = DEFAULT_MEMORY,
+    ] = 7 * 86_400.0
+    memory: Annotated[Path, typer.Option(help="File that records the canaries between runs.")] = (
+        DEFAULT_MEMORY
+    )
+
+
+def probe(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Run one round.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two rounds.", min=0.1)] = 60.0,
+    rules: Rules,
     metrics_file: Annotated[
         Path | None,
         typer.Option(help="Write Prometheus metrics here after each round (textfile collector)."),
@@ -57,12 +64,8 @@ def probe(
     port: Annotated[
         int | None, typer.Option(help="Serve Prometheus metrics on this port of 127.0.0.1.")
     ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Put canary entries and look them up in every state, to find a missed entry before a user does.
 
@@ -76,20 +79,17 @@ def probe(
             f"pip install 'tierdex[server]' ({error})", field="probe"
         ) from error
     metrics = ProbeMetrics()
-    target = Target(data, store, url, api_key)
     with (
-        opened_for_writing(target, parse_settings(setting)) as index,
+        opened_for_writing(target, target.settings) as index,
         _served(metrics, port),
     ):
-        prober = _make_prober(index, memory, durability, remember, publish_every)
+        prober = _make_prober(index, rules)
         code = _run(prober, metrics, metrics_file, output, None if once else interval)
     if code:
         raise typer.Exit(code)
 
 
-def _make_prober(
-    index: Any, memory: Path, durability: Level, remember: float, publish_every: float
-) -> Prober:
+def _make_prober(index: Any, rules: Rules) -> Prober:
     from tierdex.app.probe.prober import Memory, Prober
     from tierdex.clock import SystemClock
     from tierdex.filesystem import LocalFileSystem
@@ -100,10 +100,10 @@ def _make_prober(
         index,
         clock=SystemClock(),
         ids=ids,
-        memory=Memory(LocalFileSystem(), memory.absolute()),
-        durability=durability.value,
-        remember_s=remember,
-        publish_every_s=publish_every,
+        memory=Memory(LocalFileSystem(), rules.memory.absolute()),
+        durability=rules.durability.value,
+        remember_s=rules.remember,
+        publish_every_s=rules.publish_every,
     )
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from tierdex.app.cli.inputs.opening import Target, opened_for_writing, parse_settings
+from tierdex.app.cli.inputs.opening import Target, opened_for_writing
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.options import Form, Level
 from tierdex.app.cli.terminal.output import write_fields
@@ -20,46 +20,41 @@ from tierdex.times import parse_time
 from tierdex.value_rules import Durability, check_durability
 
 
-def put(
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
-    message_id: Annotated[
-        str | None, typer.Option("--message-id", "-i", help="Message ID.")
-    ] = None,
-    queue_id: Annotated[int, typer.Option(help="Queue.")] = 0,
-    offset: Annotated[int | None, typer.Option(help="Offset of the message in its queue.")] = None,
-    size: Annotated[int, typer.Option(help="Size of the message in bytes.")] = 0,
+class NewEntry(NamedTuple):
+    """One entry."""
+
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None
+    message_id: Annotated[str | None, typer.Option("--message-id", "-i", help="Message ID.")] = None
+    queue_id: Annotated[int, typer.Option(help="Queue.")] = 0
+    offset: Annotated[int | None, typer.Option(help="Offset of the message in its queue.")] = None
+    size: Annotated[int, typer.Option(help="Size of the message in bytes.")] = 0
     timestamp: Annotated[
         str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
-    ] = None,
+    ] = None
+
+
+def put(
+    *,
+    new: NewEntry,
     lines: Annotated[
         Path | None,
         typer.Option("--lines", help="Read entries as JSON lines from this file; `-` is stdin."),
     ] = None,
     durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
-    take_over: options.TakeOver = False,
-    accept_rollback: options.AcceptRollback = False,
+    ownership: options.Ownership,
 ) -> None:
     """Put one entry, or many as JSON lines: all or none."""
     entries = _read_lines(lines) if lines is not None else None
     entry: dict[str, Any] = {}
     if entries is None:
-        if topic is None or offset is None:
+        if new.topic is None or new.offset is None:
             raise InvalidRequestError("--topic and --offset are needed", field="put")
-        entry = {
-            "topic": topic, "keys": key or None, "message_id": message_id, "queue_id": queue_id,
-            "offset": offset, "size": size, "timestamp": _time(timestamp),
-        }  # fmt: skip
-    target = Target(data, store, url, api_key)
-    with opened_for_writing(
-        target, parse_settings(setting), takeover=take_over, accept_rollback=accept_rollback
-    ) as index:
+        entry = {**new._asdict(), "timestamp": _time(new.timestamp)}
+        entry["keys"] = entry.pop("key") or None
+    with opened_for_writing(target, target.settings, ownership) as index:
         if entries is None:
             level, count = index.put(**entry, durability=durability.value), 1
         else:

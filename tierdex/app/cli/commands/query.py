@@ -6,7 +6,7 @@ Depends on times, errors, index_service and the rest of app.cli.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -15,7 +15,6 @@ from tierdex.app.cli.inputs.opening import (
     lost_offsets,
     opened_for_reading,
     opened_messages,
-    parse_settings,
     show_settings,
 )
 from tierdex.app.cli.terminal import options
@@ -37,76 +36,74 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
-def query(
-    topic: options.AskedTopic = None,
-    key: options.AskedKey = None,
-    message_id: options.AskedId = None,
-    begin: options.Begin = None,
-    end: options.End = None,
-    max_count: Annotated[
-        int, typer.Option("--max-count", "-m", help="Maximum number of entries.")
-    ] = 64,
-    cursor: options.Cursor = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Print the plan that ran.")] = False,
+class Wanted(NamedTuple):
+    """How an answer is made and printed."""
+
+    explain: Annotated[bool, typer.Option("--explain", help="Print the plan that ran.")] = False
     proof: Annotated[
         bool,
         typer.Option(
             "--proof", help="With --explain -o json: the proof of absence, for `verify --proof`."
         ),
-    ] = False,
+    ] = False
     show: Annotated[
         bool,
         typer.Option("--show", help="Print the messages or file rows that the entries locate."),
-    ] = False,
+    ] = False
     on_error: Annotated[
         str, typer.Option(help="What an unreadable file causes: partial or fail.")
-    ] = "partial",
-    fresh_within: options.FreshWithin = None,
+    ] = "partial"
     id_time: Annotated[
         str | None,
         typer.Option(
             help="Time that the message ID contains: uuidv7, ulid, snowflake:EPOCH_MS or off."
         ),
-    ] = None,
+    ] = None
     snapshot: Annotated[
         str | None,
         typer.Option(help="Of a followed table: as it was at this snapshot, by ID or version."),
-    ] = None,
+    ] = None
     rocketmq: Annotated[
         Path | None, typer.Option(help="Query the RocketMQ tiered index files in this folder.")
-    ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    ] = None
+
+
+def query(
+    *,
+    asked: options.Lookup,
+    max_count: Annotated[
+        int, typer.Option("--max-count", "-m", help="Maximum number of entries.")
+    ] = 64,
+    wanted: Wanted,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Look up a key or a message ID.
 
     Exit code 0 found, 3 not found, 4 incomplete.
     """
-    values = asked_range(begin, end)
-    if proof and output is not Form.JSON:
+    values = asked_range(asked.begin, asked.end)
+    if wanted.proof and output is not Form.JSON:
         raise InvalidRequestError("is JSON: add -o json", field="--proof")
-    target, settings = Target(data, store, url, api_key, rocketmq), parse_settings(setting)
-    showing = show_settings(settings) if show else None
+    target, settings = target._replace(rocketmq=wanted.rocketmq), target.settings
+    showing = show_settings(settings) if wanted.show else None
     if target.url is not None:  # the service shows what it may
-        values["message"] = show
+        values["message"] = wanted.show
     with opened_for_reading(target, settings) as index:
         answer: Answer = index.query(
-            topic, key=key, message_id=message_id, **values, max_count=max_count, cursor=cursor,
-            explain=explain, on_error=on_error, fresh_within=fresh_within, id_time=id_time, proof=proof,
-            hints=True, **({} if snapshot is None else {"snapshot": snapshot}),
+            asked.topic, key=asked.key, message_id=asked.message_id, **values, max_count=max_count,
+            cursor=asked.cursor, explain=wanted.explain, on_error=wanted.on_error,
+            fresh_within=asked.fresh_within, id_time=wanted.id_time, proof=wanted.proof, hints=True,
+            **({} if wanted.snapshot is None else {"snapshot": wanted.snapshot}),
         )  # fmt: skip
     if target.url is None:
-        answer.lost = lost_offsets(target, topic)
+        answer.lost = lost_offsets(target, asked.topic)
         if showing is not None:
             with opened_messages(target, showing) as messages:
-                answer = messages.with_messages(answer, key=key, message_id=message_id)
+                answer = messages.with_messages(answer, key=asked.key, message_id=asked.message_id)
     if answer.next_cursor is not None and output is not Form.JSON:
         say("the newest arrivals first; entries that are newer in time may be on a later page")
-    _write(output, answer, with_messages=show)
+    _write(output, answer, with_messages=wanted.show)
     if answer.explain is not None and output is not Form.JSON:
         _write_explain(answer)
     if answer.next_cursor is not None and output is not Form.JSON:

@@ -18,7 +18,7 @@ import typer
 
 from tierdex.app.c_memory import keep_few_arenas
 from tierdex.app.cli.commands.keys import KeysPath, open_key_file
-from tierdex.app.cli.inputs.opening import DEFAULT_DATA, holds_log, parse_settings, show_settings
+from tierdex.app.cli.inputs.opening import DEFAULT_DATA, Folder, holds_log, show_settings
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import say
 from tierdex.app.cli.terminal.options import ScopeName
@@ -37,42 +37,41 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 
-def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0: any free port.")] = None,
+class Listening(NamedTuple):
+    """Where the service listens, and for which callers."""
+
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None
+    port: Annotated[int | None, typer.Option(help="Port; 0: any free port.")] = None
     allow_anonymous: Annotated[
         ScopeName | None,
         typer.Option(help="What callers without a key may do, on any address."),
-    ] = None,
+    ] = None
     tls_cert: Annotated[
         Path | None, typer.Option(help="Certificate and chain (PEM): speak HTTPS.")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
-    data: options.Data = None,
-    store: options.Store = None,
+    ] = None
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None
+
+
+def serve(
+    *,
+    listening: Listening,
+    folder: Folder,
     keys: KeysPath = None,
-    setting: options.Set = None,
     read_only: Annotated[
         bool,
         typer.Option(
             "--read-only", help="Answer queries only; without --data the service keeps no state."
         ),
     ] = False,
-    take_over: options.TakeOver = False,
-    accept_rollback: options.AcceptRollback = False,
+    ownership: options.Ownership,
 ) -> None:
     """Serve the index over HTTP, with the console at `/`.
 
     A message log in the folder is served, too; `--set log=true` creates one.
     """
-    settings = parse_settings(setting)
-    flags = {
-        "host": host,
-        "port": port,
-        "tls_cert": tls_cert,
-        "tls_key": tls_key,
-        "allow_anonymous": allow_anonymous and allow_anonymous.value,
-    }
+    data, store, settings = folder.data, folder.store, folder.target.settings
+    scope = listening.allow_anonymous
+    flags = {**listening._asdict(), "allow_anonymous": scope and scope.value}
     server = server_settings(flags, settings)
     showing = show_settings(settings)
     if read_only:
@@ -83,8 +82,7 @@ def serve(
         data if read_only else data or DEFAULT_DATA,
         store,
         settings,
-        take_over,
-        accept_rollback,
+        *ownership,
         log=server.log,
         showing=showing,
     )

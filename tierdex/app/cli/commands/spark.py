@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tierdex.app.cli.inputs.spark_session import Start, in_session
+from tierdex.app.cli.inputs.spark_session import Session
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.exits import Exit, reporting, say
-from tierdex.app.cli.terminal.options import Form, Output
+from tierdex.app.cli.terminal.options import Form, Output, spread
 from tierdex.app.cli.terminal.output import write_fields, write_rows
 from tierdex.app.cli.terminal.telling import tell_age
 
@@ -49,66 +49,83 @@ def make_cli() -> typer.Typer:
         "index": index,
     }
     for name, command in commands.items():
-        cli.command(name)(reporting(in_session(command)))
+        cli.command(name)(reporting(spread(command)))
     cli.command("pack")(reporting(pack))
     return cli
 
 
-def build(
-    start: Start,
-    source: Annotated[str, typer.Argument(help="Parquet, JSON lines, ORC or CSV with entries.")],
-    store: Store,
+class Input(NamedTuple):
+    """How the source is read."""
+
     sql: Annotated[
         str | None, typer.Option(help="Query over the view `input` that makes the entries.")
-    ] = None,
-    node: Node = "spark",
-    target_entries: Target = 5_000_000,
+    ] = None
+    offsets: Annotated[str, typer.Option(help="What an offset is: bytes, or sequence.")] = "bytes"
+    format: Annotated[str | None, typer.Option(help="Spark's name of the input format.")] = None
+
+
+class Made(NamedTuple):
+    """The files that are published."""
+
+    node: Node = "spark"
+    target_entries: Target = 5_000_000
     time_bucket: Annotated[
         str | None, typer.Option(help="Period of one file: '1 hour', '1 day'.")
-    ] = None,
-    offsets: Annotated[str, typer.Option(help="What an offset is: bytes, or sequence.")] = "bytes",
-    format: Annotated[str | None, typer.Option(help="Spark's name of the input format.")] = None,
+    ] = None
+
+
+def build(
+    *,
+    source: Annotated[str, typer.Argument(help="Parquet, JSON lines, ORC or CSV with entries.")],
+    store: Store,
+    input_is: Input,
+    made: Made,
     output: Output = Form.TABLE,
+    session: Session,
 ) -> None:
     """Publish a table of entries as index files."""
     from tierdex.pipeline import build as run_build
 
-    with start() as spark:
-        frame = _read(spark, source, format)
-        if sql is not None:
+    with session.start("build") as spark:
+        frame = _read(spark, source, input_is.format)
+        if input_is.sql is not None:
             frame.createOrReplaceTempView("input")
-            frame = spark.sql(sql)
-        rows = run_build(
-            frame, store, node=node, target_entries=target_entries, time_bucket=time_bucket,
-            options={"offsets": offsets},
-        )  # fmt: skip
+            frame = spark.sql(input_is.sql)
+        rows = run_build(frame, store, options={"offsets": input_is.offsets}, **made._asdict())
     write_fields(output, {"rows": rows})
 
 
-def lookup(
-    start: Start,
-    keys: Annotated[str, typer.Argument(help="Table with topic and key, or message_id.")],
-    store: Store,
-    out: Annotated[
-        str | None, typer.Option(help="Write Parquet, JSON or CSV to this place instead of stdout.")
-    ] = None,
-    how: Annotated[str, typer.Option(help="left, or inner.")] = "left",
+class Wanted(NamedTuple):
+    """Which entries answer, and from how much of the store."""
+
+    how: Annotated[str, typer.Option(help="left, or inner.")] = "left"
     max_count: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of entries of one row.")
-    ] = None,
-    on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail",
-    fresh_within: options.FreshWithin = None,
-    nodes: Nodes = None,
+    ] = None
+    on_error: Annotated[str, typer.Option(help="fail, or partial.")] = "fail"
+    fresh_within: options.FreshWithin = None
+    nodes: Nodes = None
     id_time: Annotated[
         str | None,
         typer.Option(
             help="Time that the message IDs contain: uuidv7, ulid, snowflake:EPOCH_MS or off."
         ),
+    ] = None
+
+
+def lookup(
+    *,
+    keys: Annotated[str, typer.Argument(help="Table with topic and key, or message_id.")],
+    store: Store,
+    out: Annotated[
+        str | None, typer.Option(help="Write Parquet, JSON or CSV to this place instead of stdout.")
     ] = None,
+    wanted: Wanted,
     format: Annotated[
         str | None, typer.Option(help="Spark's name of the format of the keys.")
     ] = None,
     output: Output = Form.TABLE,
+    session: Session,
 ) -> None:
     """Look up many keys at once in the published files.
 
@@ -118,18 +135,8 @@ def lookup(
     from tierdex.pipeline import lookup as run_lookup
 
     rows, columns = None, []
-    with start() as spark:
-        found = run_lookup(
-            spark,
-            store,
-            _read(spark, keys, format),
-            how=how,
-            max_count=max_count,
-            on_error=on_error,
-            fresh_within=fresh_within,
-            nodes=nodes,
-            id_time=id_time,
-        )
+    with session.start("lookup") as spark:
+        found = run_lookup(spark, store, _read(spark, keys, format), **wanted._asdict())
         columns = found.columns
         if out is None:
             rows = found.toArrow().to_pylist()
@@ -149,105 +156,103 @@ def lookup(
         raise typer.Exit(Exit.INCOMPLETE)
 
 
-def merge(
-    start: Start,
-    store: Store,
-    node: Node = "spark",
-    nodes: Nodes = None,
+class Small(NamedTuple):
+    """Which files are merged, and what becomes of them."""
+
+    nodes: Nodes = None
     begin: Annotated[
         str | None, typer.Option(help="Earliest time of the entries: ms or RFC 3339.")
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option(help="Latest time of the entries: ms or RFC 3339.")
-    ] = None,
-    below_items: Annotated[
-        int, typer.Option(min=1, help="Merge files with fewer items.")
-    ] = 1_000_000,
+    ] = None
+    end: Annotated[str | None, typer.Option(help="Latest time of the entries: ms or RFC 3339.")] = (
+        None
+    )
+    below_items: Annotated[int, typer.Option(min=1, help="Merge files with fewer items.")] = (
+        1_000_000
+    )
     target_items: Annotated[
         int, typer.Option(min=1, help="Maximum number of items of a merge.")
-    ] = 20_000_000,
-    min_files: Annotated[int, typer.Option(min=2, help="Minimum number of files of a merge.")] = 2,
+    ] = 20_000_000
+    min_files: Annotated[int, typer.Option(min=2, help="Minimum number of files of a merge.")] = 2
+
+
+def merge(
+    *,
+    store: Store,
+    node: Node = "spark",
+    small: Small,
     output: Output = Form.TABLE,
+    session: Session,
 ) -> None:
     """Merge small files into large ones beside readers and writers."""
     from tierdex.pipeline import merge as run_merge
 
-    with start() as spark:
-        report = run_merge(
-            spark,
-            store,
-            node=node,
-            nodes=nodes,
-            begin=begin,
-            end=end,
-            below_items=below_items,
-            target_items=target_items,
-            min_files=min_files,
-        )
+    with session.start("merge") as spark:
+        report = run_merge(spark, store, node=node, **small._asdict())
     write_fields(output, asdict(report))
 
 
 def verify(
-    start: Start,
+    *,
     store: Store,
     nodes: Nodes = None,
     output: Output = Form.TABLE,
+    session: Session,
 ) -> None:
     """Check every checksum and invariant of every file. Exit code 1 when something is broken."""
     from tierdex.pipeline import verify as run_verify
 
-    with start() as spark:
+    with session.start("verify") as spark:
         rows = run_verify(spark, store, nodes=nodes).toArrow().to_pylist()
     write_rows(output, rows, ("file_id", "is_sound", "problems"), whole={"files": rows})
     if not all(row["is_sound"] for row in rows):
         raise typer.Exit(Exit.ERROR)
 
 
+class Columns(NamedTuple):
+    """What of a row is indexed."""
+
+    topic: Annotated[str, typer.Option("--topic", "-t", help="A column, or a fixed name.")]
+    timestamp: Annotated[str, typer.Option(help="Column or SQL expression: ms or a timestamp.")]
+    key: Annotated[
+        list[str] | None, typer.Option("--key", "-k", help="Column or SQL expression; repeatable.")
+    ] = None
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Column or SQL expression.")
+    ] = None
+    format: Annotated[str | None, typer.Option(help="parquet, json or csv.")] = None
+    schema: Annotated[str | None, typer.Option(help="DDL of the columns of JSON or CSV.")] = None
+
+
+class Rules(NamedTuple):
+    """Which files and rows are indexed, and the files that are published."""
+
+    node: Node = "spark"
+    target_entries: Target = 5_000_000
+    again: Annotated[
+        bool, typer.Option("--again", help="Index files again that are indexed already.")
+    ] = False
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Skip bad rows, and count and name them.")
+    ] = False
+
+
 def index(
-    start: Start,
+    *,
     source: Annotated[
         str, typer.Argument(help="Parquet, JSON lines or CSV; the files are not changed.")
     ],
     store: Store,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="A column, or a fixed name.")],
-    timestamp: Annotated[str, typer.Option(help="Column or SQL expression: ms or a timestamp.")],
-    key: Annotated[
-        list[str] | None, typer.Option("--key", "-k", help="Column or SQL expression; repeatable.")
-    ] = None,
-    message_id: Annotated[
-        str | None, typer.Option("--message-id", "-i", help="Column or SQL expression.")
-    ] = None,
-    format: Annotated[str | None, typer.Option(help="parquet, json or csv.")] = None,
-    schema: Annotated[str | None, typer.Option(help="DDL of the columns of JSON or CSV.")] = None,
-    node: Node = "spark",
-    target_entries: Target = 5_000_000,
-    again: Annotated[
-        bool, typer.Option("--again", help="Index files again that are indexed already.")
-    ] = False,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Skip bad rows, and count and name them.")
-    ] = False,
+    columns: Columns,
+    rules: Rules,
     output: Output = Form.TABLE,
+    session: Session,
 ) -> None:
     """Index the rows of tables and logs in place."""
     from tierdex.pipeline import index_table
 
-    with start() as spark:
-        report = index_table(
-            spark,
-            _absolute(source),
-            store,
-            key=key or [],
-            topic=topic,
-            timestamp=timestamp,
-            message_id=message_id,
-            format=format,
-            schema=schema,
-            node=node,
-            target_entries=target_entries,
-            again=again,
-            skip_bad=skip_bad,
-        )
+    with session.start("index") as spark:
+        named = {**columns._asdict(), "key": columns.key or []}
+        report = index_table(spark, _absolute(source), store, **named, **rules._asdict())
     write_fields(output, asdict(report))
 
 

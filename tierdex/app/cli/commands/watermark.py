@@ -9,30 +9,26 @@ from typing import Annotated
 
 import typer
 
-from tierdex.app.cli.inputs.opening import Target, opened_for_reading, parse_settings
+from tierdex.app.cli.inputs.opening import Target, opened_for_reading
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.options import Form
 from tierdex.app.cli.terminal.output import write_fields
 
 
 def watermark(
+    *,
     topic: Annotated[str, typer.Option("--topic", "-t", help="Topic of the queue.")],
     queue_id: Annotated[int, typer.Option("--queue-id", help="Queue of the topic.")] = 0,
     node: Annotated[
         str | None, typer.Option(help="Print how far this node of the store has published.")
     ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Print the end offset of a queue at each level: every entry below it has reached the level.
 
     A broker that lost its index replays from this offset.
     """
-    target = Target(data, store, url, api_key)
-    with opened_for_reading(target, parse_settings(setting)) as index:
+    with opened_for_reading(target, target.settings) as index:
         marks = index.watermark(topic, queue_id, node=node)
     write_fields(output, {"topic": topic, "queue_id": queue_id, **marks})

@@ -1,7 +1,7 @@
 """Opens the index or message log that a command works on: a data folder, a store, or a service.
 
-Depends on client, errors, index_service, lifecycle, log_service, pipeline, app.load, show, resolving and
-storage_layer.
+Depends on options, client, errors, index_service, lifecycle, log_service, pipeline, app.load, show,
+resolving and storage_layer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from tierdex.app.cli.terminal import options
+from tierdex.app.cli.terminal.options import Ownership
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.index_service.file_info import FileInfo
 from tierdex.lifecycle.paths import LOG_FOLDER
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 DEFAULT_DATA = Path("data")
+_NO_OTHER_OWNER = Ownership()
 _MESSAGE_PATIENCE_S = (
     60.0  # a new process loads kernels first, on a busy machine for longer than 5 s
 )
@@ -50,11 +53,17 @@ def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
 class Target(NamedTuple):
     """Where a command works: a data folder and its store, a store alone, or a service (`url`)."""
 
-    data: Path | None = None
-    store: str | None = None
-    url: str | None = None
-    api_key: str | None = None
-    rocketmq: Path | None = None
+    data: options.Data = None
+    store: options.Store = None
+    url: options.Url = None
+    api_key: options.ApiKey = None
+    setting: options.Set = None
+    rocketmq: Path | None = None  # no option of every command
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that were given."""
+        return parse_settings(self.setting)
 
     @property
     def folder(self) -> Path | None:
@@ -91,6 +100,19 @@ class Target(NamedTuple):
         return store_of_folder(LocalFileSystem(), (self.data or DEFAULT_DATA).absolute())
 
 
+class Folder(NamedTuple):
+    """Where a command works that no service does: a data folder and its store."""
+
+    data: options.Data = None
+    store: options.Store = None
+    setting: options.Set = None
+
+    @property
+    def target(self) -> Target:
+        """The same, for what works at a service, too."""
+        return Target(data=self.data, store=self.store, setting=self.setting)
+
+
 @contextmanager
 def opened_for_reading(target: Target, settings: dict[str, Any] | None = None) -> Iterator[Any]:
     """Open a read-only index or a client, and close it at the end. Raises NotFoundError."""
@@ -103,8 +125,8 @@ def opened_for_reading(target: Target, settings: dict[str, Any] | None = None) -
     data = target.folder
     if data is not None and not data.is_dir():
         raise NotFoundError(f"there is no data folder {data}")
-    options = {**(settings or {}), "read_only": True, "background": False}
-    with Index.open(data, store=target.store, rocketmq=target.rocketmq, **options) as index:
+    given = {**(settings or {}), "read_only": True, "background": False}
+    with Index.open(data, store=target.store, rocketmq=target.rocketmq, **given) as index:
         yield index
 
 
@@ -112,13 +134,11 @@ def opened_for_reading(target: Target, settings: dict[str, Any] | None = None) -
 def opened_for_writing(
     target: Target,
     settings: dict[str, Any] | None = None,
-    *,
-    takeover: bool = False,
-    accept_rollback: bool = False,
+    ownership: Ownership = _NO_OTHER_OWNER,
 ) -> Iterator[Any]:
     """Open the index as the folder's owner, or a client, and close it at the end."""
     if target.url is not None:
-        if takeover or accept_rollback:
+        if any(ownership):
             raise InvalidRequestError(
                 "--take-over and --accept-rollback are for the folder's owner: not with --url",
                 field="--url",
@@ -131,8 +151,8 @@ def opened_for_writing(
     with Index.open(
         target.data or DEFAULT_DATA,
         store=target.store,
-        takeover=takeover,
-        accept_rollback=accept_rollback,
+        takeover=ownership.take_over,
+        accept_rollback=ownership.accept_rollback,
         **(settings or {}),
     ) as index:
         yield index
@@ -140,20 +160,18 @@ def opened_for_writing(
 
 @contextmanager
 def opened_owner(
-    target: Target, settings: dict[str, Any], *, takeover: bool, accept_rollback: bool
+    target: Target, settings: dict[str, Any], ownership: Ownership
 ) -> Iterator[tuple[Any, MessageLog | None]]:
     """Open the writer of a data folder, or a client: the index, and its message log or None."""
     if target.url is not None or not holds_log(target.data or DEFAULT_DATA):
-        with opened_for_writing(
-            target, settings, takeover=takeover, accept_rollback=accept_rollback
-        ) as index:
+        with opened_for_writing(target, settings, ownership) as index:
             yield index, None
         return
-    if accept_rollback:
+    if ownership.accept_rollback:
         raise InvalidRequestError(
             "is not for a message log: its offsets would be given twice", field="--accept-rollback"
         )
-    with opened_log(target, {**settings, "takeover": takeover}, writing=True) as log:
+    with opened_log(target, {**settings, "takeover": ownership.take_over}, writing=True) as log:
         yield log.index, log
 
 
@@ -174,8 +192,8 @@ def opened_log(
 
     is_mounted = not writing and target.message_folder is None
     data = None if is_mounted else target.data or DEFAULT_DATA
-    options = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
-    with MessageLog.open(data, store=target.store, **options) as log:
+    given = dict(settings or {}) if writing else {**(settings or {}), "read_only": True}
+    with MessageLog.open(data, store=target.store, **given) as log:
         yield log
 
 

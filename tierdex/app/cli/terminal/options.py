@@ -1,12 +1,26 @@
-"""Options that several commands share, declared once. Depends on typer."""
+"""Options that several commands share, declared once, and those that belong together as one value.
+
+Such a value is a named tuple whose annotated fields are the options; `spread` puts them in its place, where
+typer looks for them::
+
+    class Ownership(NamedTuple):                         def expire(*, before: ..., ownership: Ownership)
+        take_over: Annotated[bool, typer.Option(...)]    tierdex expire --before 7d --take-over
+
+Depends on typer.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin, get_type_hints
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Form(StrEnum):
@@ -43,17 +57,11 @@ class ScopeName(StrEnum):
     ADMIN = "admin"
 
 
-AskedTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the key.")]
-AskedKey = Annotated[str | None, typer.Option("--key", "-k", help="Key to look up.")]
-AskedId = Annotated[str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")]
 Begin = Annotated[
     str | None,
     typer.Option("--begin", "-b", help="Earliest time: RFC 3339, a day, `7d` ago, ms."),
 ]
 End = Annotated[str | None, typer.Option("--end", "-e", help="Latest time, inclusive.")]
-Cursor = Annotated[
-    str | None, typer.Option(help="Continue after the next_cursor of an earlier answer.")
-]
 Data = Annotated[
     Path | None,
     typer.Option(help="Data folder (default: ./data).", envvar="TIERDEX_DATA", show_default=False),
@@ -84,14 +92,69 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="A setting of the index; repeatable."),
 ]
-TakeOver = Annotated[
-    bool,
-    typer.Option("--take-over", help="Fence the node's owner, even if its heartbeat is recent."),
-]
-AcceptRollback = Annotated[
-    bool,
-    typer.Option(
-        "--accept-rollback",
-        help="The store was restored from an older copy on purpose: continue without what it lost.",
-    ),
-]
+
+
+class Ownership(NamedTuple):
+    """How the writer of a node that has, or had, another owner opens it."""
+
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over", help="Fence the node's owner, even if its heartbeat is recent."
+        ),
+    ] = False
+    accept_rollback: Annotated[
+        bool,
+        typer.Option(
+            "--accept-rollback",
+            help="The store was restored from an older copy on purpose: continue without what it lost.",
+        ),
+    ] = False
+
+
+class Lookup(NamedTuple):
+    """What is looked up, and from where on answers continue."""
+
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic of the key.")] = None
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key to look up.")] = None
+    message_id: Annotated[
+        str | None, typer.Option("--message-id", "-i", help="Message ID to look up.")
+    ] = None
+    begin: Begin = None
+    end: End = None
+    cursor: Annotated[
+        str | None, typer.Option(help="Continue after the next_cursor of an earlier answer.")
+    ] = None
+    fresh_within: FreshWithin = None
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Return `command` with the fields of its groups as parameters of their own."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: _options_of(hint) for name, hint in hints.items() if hasattr(hint, "_fields")}
+    parameters = []
+    for parameter in signature(command).parameters.values():
+        own = parameter.replace(annotation=hints[parameter.name], kind=Parameter.KEYWORD_ONLY)
+        parameters += groups.get(parameter.name, [own])
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, options in groups.items():
+            given[name] = hints[name](**{each.name: given.pop(each.name) for each in options})
+        command(**given)
+
+    # typer reads both.
+    run.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _options_of(group: Any) -> list[Parameter]:
+    return [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, annotation=hint,
+            default=group._field_defaults.get(name, Parameter.empty),
+        )
+        for name, hint in get_type_hints(group, include_extras=True).items()
+        if get_origin(hint) is Annotated
+    ]  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import orjson
 import typer
@@ -17,7 +17,6 @@ from tierdex.app.cli.inputs.opening import (
     Target,
     holds_log,
     opened_log,
-    parse_settings,
 )
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.asked_times import asked_range
@@ -32,19 +31,9 @@ from tierdex.times import format_time, parse_time
 if TYPE_CHECKING:
     from tierdex.log_service.answer import Message, ReadAnswer
 
-Topic = Annotated[str, typer.Option("--topic", "-t", help="Topic.")]
 QueueId = Annotated[int, typer.Option("--queue-id", "-q", help="Queue of the topic.")]
 Offset = Annotated[int, typer.Option(help="First offset.")]
 MaxCount = Annotated[int, typer.Option("--max-count", "-m", help="Maximum number of messages.")]
-Visible = Annotated[Level, typer.Option(help="Read only messages that have reached this level.")]
-Policy = Annotated[
-    ReadPolicy | None,
-    typer.Option(help="Where published messages are read from (default: the setting)."),
-]
-Written = Annotated[
-    Encoding,
-    typer.Option(help="How bodies are printed; a body that is not UTF-8 is printed as base64."),
-]
 COLUMNS = ("offset", "time", "keys", "message_id", "body")
 CSV_COLUMNS = (
     "topic", "queue_id", "offset", "timestamp", "keys", "message_id", "headers", "encoding", "body",
@@ -52,10 +41,70 @@ CSV_COLUMNS = (
 _FOLLOW_S = 3600.0  # of one read that waits
 
 
+class Queue(NamedTuple):
+    """A queue."""
+
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")]
+    queue_id: QueueId = 0
+
+
+class Reading(NamedTuple):
+    """Which messages are read, from where, and how they are printed."""
+
+    visible: Annotated[
+        Level, typer.Option(help="Read only messages that have reached this level.")
+    ] = Level.DISK
+    policy: Annotated[
+        ReadPolicy | None,
+        typer.Option(help="Where published messages are read from (default: the setting)."),
+    ] = None
+    encoding: Annotated[
+        Encoding,
+        typer.Option(help="How bodies are printed; a body that is not UTF-8 is printed as base64."),
+    ] = Encoding.TEXT
+
+    def options(self) -> dict[str, Any]:
+        """Return what the verbs of a log are told."""
+        return {"visible": self.visible.value, "policy": self.policy}
+
+
+class NewMessage(NamedTuple):
+    """One message, without its body."""
+
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None
+    queue_id: QueueId = 0
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None
+    message_id: Annotated[str | None, typer.Option("--message-id", "-i", help="Message ID.")] = None
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header; repeatable.")
+    ] = None
+    timestamp: Annotated[
+        str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
+    ] = None
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(help="Delay the message until this time: milliseconds or RFC 3339."),
+    ] = None
+    expect_offset: Annotated[
+        int | None, typer.Option(help="Append only if this offset is next in the queue.")
+    ] = None
+
+    def columns(self) -> dict[str, Any]:
+        """Return the arguments of `append`. Raises InvalidRequestError."""
+        when, due = self.timestamp, self.deliver_at
+        return {
+            "topic": self.topic, "queue_id": self.queue_id, "keys": self.key or None,
+            "message_id": self.message_id, "headers": [_header(each) for each in self.header or ()] or None,
+            "timestamp": None if when is None else parse_time(when, field="--timestamp"),
+            "deliver_at": None if due is None else parse_time(due, field="--deliver-at"),
+            "expect_offset": self.expect_offset,
+        }  # fmt: skip
+
+
 def append(
+    *,
     body: Annotated[str | None, typer.Argument(help="Body as text.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic.")] = None,
-    queue_id: QueueId = 0,
+    new: NewMessage,
     file: Annotated[
         Path | None, typer.Option(help="Read the body from this file; `-` is stdin.")
     ] = None,
@@ -63,38 +112,17 @@ def append(
         Path | None,
         typer.Option("--lines", help="Read messages as JSON lines from this file; `-` is stdin."),
     ] = None,
-    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Key; repeatable.")] = None,
-    message_id: Annotated[
-        str | None, typer.Option("--message-id", "-i", help="Message ID.")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header; repeatable.")
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option(help="Time: milliseconds or RFC 3339 (default: now).")
-    ] = None,
-    deliver_at: Annotated[
-        str | None,
-        typer.Option(help="Delay the message until this time: milliseconds or RFC 3339."),
-    ] = None,
-    expect_offset: Annotated[
-        int | None, typer.Option(help="Append only if this offset is next in the queue.")
-    ] = None,
     durability: Annotated[Level, typer.Option(help="Level of the acknowledgement.")] = Level.DISK,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Append one message, or many as JSON lines: all or none."""
-    level, settings = durability.value, parse_settings(setting)
+    level, settings = durability.value, target.settings
     if sum(each is not None for each in (body, file, lines)) != 1:
         raise InvalidRequestError("give a BODY, --file or --lines", field="append")
     if lines is not None:
         columns = _read_lines(lines, settings)
-        with opened_log(Target(data, store, url, api_key), settings, writing=True) as log:
+        with opened_log(target, settings, writing=True) as log:
             receipt = log.append_batch(**columns, durability=level)
         rows = [
             {"topic": topic, "queue_id": queue_id, "offset": _offset(offset)}
@@ -104,18 +132,13 @@ def append(
         ]
         write_rows(output, rows, ("topic", "queue_id", "offset"), whole={"appended": rows})
         return
-    if topic is None:
+    if new.topic is None:
         raise InvalidRequestError("--topic is needed", field="append")
-    message = {
-        "topic": topic, "queue_id": queue_id, "body": _body(body, file), "keys": key or None,
-        "message_id": message_id, "headers": [_header(each) for each in header or ()] or None,
-        "timestamp": None if timestamp is None else parse_time(timestamp, field="--timestamp"),
-        "deliver_at": None if deliver_at is None else parse_time(deliver_at, field="--deliver-at"),
-    }  # fmt: skip
-    with opened_log(Target(data, store, url, api_key), settings, writing=True) as log:
-        offset = log.append(**message, expect_offset=expect_offset, durability=level)
+    message = {**new.columns(), "body": _body(body, file)}
+    with opened_log(target, settings, writing=True) as log:
+        offset = log.append(**message, durability=level)
     row = {
-        "topic": topic, "queue_id": queue_id, "offset": _offset(offset), "durability": level,
+        "topic": new.topic, "queue_id": new.queue_id, "offset": _offset(offset), "durability": level,
     }  # fmt: skip
     write_fields(output, row)
 
@@ -152,35 +175,28 @@ def _read_lines(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(
-    topic: Topic,
-    queue_id: QueueId = 0,
+    *,
+    queue: Queue,
     offset: Offset = 0,
     max_count: MaxCount = 100,
     max_bytes: Annotated[
         int, typer.Option(help="Maximum bytes of bodies, after the first message.")
     ] = 1 << 20,
-    visible: Visible = Level.DISK,
-    policy: Policy = None,
-    encoding: Written = Encoding.TEXT,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    reading: Reading,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Read messages of a queue from an offset on.
 
     Exit code 0 found, 3 not found, 4 incomplete.
     """
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+    with opened_log(target, target.settings) as log:
         answer: ReadAnswer = log.read(
-            topic, queue_id, offset,
-            max_count=max_count, max_bytes=max_bytes, visible=visible.value, policy=policy,
-        )  # fmt: skip
+            *queue, offset, max_count=max_count, max_bytes=max_bytes, **reading.options()
+        )
     from tierdex.app.http.codecs.messages_out import messages_document
 
-    document = messages_document(answer, encoding.value)
+    document = messages_document(answer, reading.encoding.value)
     _write(output, document["messages"], whole=document)
     if answer.from_begin:
         say(f"the queue begins at offset {answer.begin_offset}")
@@ -212,21 +228,15 @@ def _write(
 
 
 def tail(
-    topic: Topic,
-    queue_id: QueueId = 0,
+    *,
+    queue: Queue,
     last: Annotated[
         int, typer.Option("--last", "-n", min=0, help="Begin this many messages before the end.")
     ] = 10,
     follow: Annotated[bool, typer.Option(help="Wait for new messages until interrupted.")] = True,
-    visible: Visible = Level.DISK,
-    policy: Policy = None,
-    encoding: Written = Encoding.TEXT,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    reading: Reading,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Print the newest messages of a queue, one per line, then new messages as they arrive.
 
@@ -234,15 +244,14 @@ def tail(
     """
     if output not in (Form.TABLE, Form.NDJSON):
         raise InvalidRequestError("table or ndjson", field="--output")
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
-        end = log.end_offset(topic, queue_id, level=visible.value)
+    with opened_log(target, target.settings) as log:
+        end = log.end_offset(*queue, level=reading.visible.value)
         reader = log.reader(
-            topic, queue_id, max(0, end - last), visible=visible.value, policy=policy,
-            wait=_FOLLOW_S if follow else 0.0,
-        )  # fmt: skip
+            *queue, max(0, end - last), wait=_FOLLOW_S if follow else 0.0, **reading.options()
+        )
         while True:
             for message in reader:
-                typer.echo(_line(output, message, encoding.value))
+                typer.echo(_line(output, message, reading.encoding.value))
             if not follow:
                 return
 
@@ -257,44 +266,32 @@ def _line(form: Form, message: Message, encoding: str) -> bytes:
 
 
 def get(
-    topic: options.AskedTopic = None,
-    key: options.AskedKey = None,
-    message_id: options.AskedId = None,
-    begin: options.Begin = None,
-    end: options.End = None,
+    *,
+    asked: options.Lookup,
     max_count: MaxCount = 64,
-    cursor: options.Cursor = None,
-    visible: Visible = Level.DISK,
-    policy: Policy = None,
-    fresh_within: options.FreshWithin = None,
-    encoding: Written = Encoding.TEXT,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    reading: Reading,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Find the messages of a key or message ID, newest arrival first, with their bodies.
 
     Exit code 0 found, 3 not found, 4 incomplete. The command opens a folder as its owner: while a service
     owns the folder, use --url.
     """
-    times = asked_range(begin, end)
-    target = Target(data, store, url, api_key)
+    times = asked_range(asked.begin, asked.end)
     is_mounted = target.url is None and target.message_folder is None
-    if (
-        url is None and not is_mounted and not holds_log(data or DEFAULT_DATA)
-    ):  # a question makes none
-        raise NotFoundError(f"{data or DEFAULT_DATA} holds no message log: is the path right?")
-    with opened_log(target, parse_settings(setting), writing=not is_mounted) as log:
+    data = target.data or DEFAULT_DATA
+    if target.url is None and not is_mounted and not holds_log(data):  # a question makes none
+        raise NotFoundError(f"{data} holds no message log: is the path right?")
+    with opened_log(target, target.settings, writing=not is_mounted) as log:
         found = log.get(
-            topic, key=key, message_id=message_id, max_count=max_count, cursor=cursor,
-            visible=visible.value, policy=policy, fresh_within=fresh_within, hints=True, **times,
+            asked.topic, key=asked.key, message_id=asked.message_id, max_count=max_count,
+            cursor=asked.cursor, fresh_within=asked.fresh_within, hints=True, **times,
+            **reading.options(),
         )  # fmt: skip
     from tierdex.app.http.codecs.messages_out import found_document
 
-    document = found_document(found, encoding.value)
+    document = found_document(found, reading.encoding.value)
     if found.next_cursor is not None and output is not Form.JSON:
         say("the newest arrivals first; messages that are newer in time may be on a later page")
     _write(output, document["messages"], whole=document, columns=("topic", "queue_id", *COLUMNS))

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tierdex.app.cli.commands.log.messages import QueueId, Topic
-from tierdex.app.cli.inputs.opening import Target, opened_log, parse_settings
+from tierdex.app.cli.commands.log.messages import Queue
+from tierdex.app.cli.inputs.opening import Target, opened_log
 from tierdex.app.cli.terminal import options
 from tierdex.app.cli.terminal.asked_times import asked_time
 from tierdex.app.cli.terminal.options import Form
@@ -18,20 +18,17 @@ from tierdex.app.cli.terminal.output import write_fields, write_rows
 
 
 def queues(
+    *,
     topic: Annotated[
         str | None, typer.Option("--topic", "-t", help="Topic whose queues to list.")
     ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """List the topics of a message log, or the queues of one topic with their offsets."""
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+    with opened_log(target, target.settings) as log:
         if topic is None:
-            topics = log.topics() if url is None else log.log_topics()
+            topics = log.topics() if target.url is None else log.log_topics()
             rows: list[dict[str, Any]] = [{"topic": name} for name in topics]
         else:
             rows = [
@@ -48,22 +45,17 @@ def queues(
 
 
 def offsets(
-    topic: Topic,
-    queue_id: QueueId = 0,
+    *,
+    queue: Queue,
     timestamp: Annotated[
         str | None,
         typer.Option(help="Print the least offset whose message is not older than this time."),
     ] = None,
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Print the first offset of a queue, and its end at each level."""
-    queue = (topic, queue_id)
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+    with opened_log(target, target.settings) as log:
         told: dict[str, Any] = {
             "begin_offset": log.begin_offset(*queue),
             "end_offsets": log.end_offsets(*queue),
@@ -74,14 +66,11 @@ def offsets(
 
 
 def timers(
-    data: options.Data = None,
-    store: options.Store = None,
-    url: options.Url = None,
-    api_key: options.ApiKey = None,
+    *,
+    target: Target,
     output: options.Output = Form.TABLE,
-    setting: options.Set = None,
 ) -> None:
     """Count the delayed messages (`deliver_at`) by the hour in which they are due."""
-    with opened_log(Target(data, store, url, api_key), parse_settings(setting)) as log:
+    with opened_log(target, target.settings) as log:
         rows: list[dict[str, Any]] = [hour._asdict() for hour in log.timers()]
     write_rows(output, rows, ("begin", "message_count"), whole={"hours": rows})
