@@ -6,6 +6,7 @@
                                         spark.read / spark.readStream .format("tierdex-log")
     build  index_table                  DataFrames, and files that stay in place -> index files
     entries  lookup  fetch_rows         keys -> entries -> the rows they point at
+    live_rows                           of entries of a lake's table those whose rows are live
     messages  index_log                 the messages that logs have published; an index of them
     key_is                              the condition that a row is an entry of these keys
     merge  verify  collect_garbage      maintain a store
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tierdex.pipeline.indexing.build_job import build
+    from tierdex.pipeline.indexing.lake_table import live_rows
     from tierdex.pipeline.indexing.log_index_job import index_log
     from tierdex.pipeline.indexing.row_fetch import fetch_rows
     from tierdex.pipeline.indexing.table_index import index_table
@@ -43,6 +45,7 @@ _HOMES = {  # no module has the name of a function: importing it would hide the 
     "index_table": "indexing.table_index",
     "key_is": "row_scans",
     "last_scan": "jobs.scan_report",
+    "live_rows": "indexing.lake_table",
     "lookup": "lookups.lookup_job",
     "make_session": "session",
     "merge": "merging.merge_job",
@@ -60,6 +63,7 @@ __all__ = [
     "index_table",
     "key_is",
     "last_scan",
+    "live_rows",
     "lookup",
     "make_session",
     "merge",

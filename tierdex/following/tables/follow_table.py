@@ -12,8 +12,9 @@ from tierdex.errors import InvalidRequestError
 from tierdex.files.folder import with_parameters
 from tierdex.files.row_templates import Template
 from tierdex.following.sources.options import Address
-from tierdex.following.tables.table_follower import TableFollower, TablePlan, check_head
+from tierdex.following.tables.table_follower import TableFollower, TablePlan
 from tierdex.following.tables.table_rows import RowNames
+from tierdex.following.tables.table_steps import check_head
 from tierdex.index_service.tables.table_state import TableHead
 from tierdex.storage_layer.open import S3_PARAMETERS
 from tierdex.value_rules import check_topic
@@ -76,29 +77,20 @@ class TableAsked(NamedTuple):
 
 def follow_table(index: Index, source: str, asked: TableAsked, seams: Seams) -> TableFollower:
     """Return a follower of a table: `keys` are columns or templates of them. Raises InvalidRequestError."""
-    keys, message_id, time, options = asked.keys, asked.message_id, asked.time, asked.options
-    if not keys and message_id is None:
+    options = asked.options
+    if not asked.keys and asked.message_id is None:
         raise InvalidRequestError("name a column of the table, or a {template}", field="key")
     settings = index.settings
     address = Address.parse(source, options)
     table = open_table(source, options, seams)
-    head = TableHead(
-        check_topic(asked.topic or table.topic, "topic"),
-        address.shown, table.name, table.identity(), table.root, tuple(keys), message_id, time,
-        address.plain_options, tuple(sorted(asked.partitions)),
-    )  # fmt: skip
+    head = head_of(table, source, asked)
     if settings.retention is not None or head.topic in settings.topic_retention:
         raise InvalidRequestError(
             f"entries of topic {head.topic!r} would expire by time while their rows live: leave `retention` "
             "out, rows leave with the table's snapshots",
             field="retention",
         )
-    names = RowNames(
-        tuple(Template.parse(key, field="key") for key in keys),
-        None if message_id is None else Template.parse(message_id, field="message-id"),
-        None if time is None else Template.parse(time, field="time"),
-        asked.timezone,
-    )
+    names = names_of(asked)
     plan = TablePlan(
         head,
         names,
@@ -112,6 +104,26 @@ def follow_table(index: Index, source: str, asked: TableAsked, seams: Seams) -> 
         index.followed_tables.state_of(head.topic), head, accept_other_log=asked.accept_other_log
     )
     return follower
+
+
+def head_of(table: TableSource, source: str, asked: TableAsked) -> TableHead:
+    """Return what a topic follows. Raises InvalidRequestError, and what the table raises."""
+    address = Address.parse(source, asked.options)
+    return TableHead(
+        check_topic(asked.topic or table.topic, "topic"),
+        address.shown, table.name, table.identity(), table.root, tuple(asked.keys), asked.message_id,
+        asked.time, address.plain_options, tuple(sorted(asked.partitions)),
+    )  # fmt: skip
+
+
+def names_of(asked: TableAsked) -> RowNames:
+    """Return the templates of keys, ID and time. Raises InvalidRequestError."""
+    return RowNames(
+        tuple(Template.parse(key, field="key") for key in asked.keys),
+        None if asked.message_id is None else Template.parse(asked.message_id, field="message-id"),
+        None if asked.time is None else Template.parse(asked.time, field="time"),
+        asked.timezone,
+    )
 
 
 def seconds_of(text: str, name: str) -> float:

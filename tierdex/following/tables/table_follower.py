@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -37,10 +37,11 @@ from tierdex.following.patience import Patience
 from tierdex.following.status import FollowStatus
 from tierdex.following.tables.table_rows import FileRows, RowNames
 from tierdex.following.tables.table_source import of_partitions
+from tierdex.following.tables.table_steps import check_head, files_record, step_record
 from tierdex.indexfile.schema import TABLE_ROW_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from tierdex.following.tables.table_source import LiveFile, TableSource, TableStep
     from tierdex.index_service.index import Index
@@ -137,7 +138,10 @@ class TableFollower:
         """Write down what is followed, before any entry of it. Raises InvalidRequestError."""
         head = self._plan.head
         # Entries lie in files that are newer than the log: a reader who sees them knows the table.
-        if self._log.state is None:
+        if self._log.state is None and (adopted := self._tables.adopted(head.topic)) is not None:
+            check_head(adopted, head, accept_other_log=False)
+            state = adopted
+        elif self._log.state is None:
             if head.topic in self._index.topics():
                 raise InvalidRequestError(
                     f"topic {head.topic!r} has entries, and this data folder has no table of it: give "
@@ -169,7 +173,7 @@ class TableFollower:
         state = self._numbered(step)
         counts = self._put_new(state, step, rows)
         self._index.flush("disk")
-        record = self._step_record(self._log.state or state, step, counts)
+        record = step_record(self._log.state or state, step, counts, self._log.write_deletes)
         state = self._log.append(record)
         self._tables.publish(state.head.topic, state)
         self.status.positions = {0: step.version}
@@ -181,12 +185,8 @@ class TableFollower:
     def _numbered(self, step: TableStep) -> TableState:
         state = self._log.state
         assert state is not None
-        first = len(state.files)
-        new = [file for path, file in step.files.items() if state.number_of(path) is None]
-        if not new:
-            return state
-        rows = [[first + n, f.path, f.size, None, dict(f.partition)] for n, f in enumerate(new)]
-        return self._log.append({"kind": "files", "files": rows})
+        record = files_record(state, step)
+        return state if record is None else self._log.append(record)
 
     def _put_new(self, state: TableState, step: TableStep, rows: FileRows) -> dict[int, int]:
         """Put the entries of files that were never read; return the rows of each, by number."""
@@ -226,41 +226,6 @@ class TableFollower:
                     self.status.entries += len(texts.positions)
         self.status.bytes += file.size
         return total
-
-    def _step_record(
-        self, state: TableState, step: TableStep, counts: Mapping[int, int]
-    ) -> dict[str, Any]:
-        number = state.last_step + 1
-        live = state.live_paths()
-        ended = [state.number_of(path) for path in live if path not in step.files]
-        changed: list[tuple[int, LiveFile]] = []
-        for path, file in step.files.items():
-            life = live.get(path)
-            if life is not None and life.mark == file.mark:
-                continue
-            own = state.number_of(path)
-            assert own is not None
-            if life is not None:
-                ended.append(own)
-            changed.append((own, file))
-        parts = [file.deletes() for _, file in changed if file.deletes is not None]
-        places = iter(self._log.write_deletes(number, parts))
-        begun = [
-            [own, counts.get(own, state.files[own].rows), file.mark,
-             None if file.deletes is None else next(places)]
-            for own, file in changed
-        ]  # fmt: skip
-        known = state.columns_at(number) if state.snapshots else ""
-        return {
-            "kind": "step",
-            "step": number,
-            "snapshot": step.snapshot,
-            "version": step.version,
-            "time_ms": step.time_ms,
-            "columns": "" if step.columns == known else step.columns,
-            "ended": ended,
-            "begun": begun,
-        }
 
     def _rows_of(self, columns: TableColumns) -> FileRows:
         """Return how rows are read at a snapshot. Raises InvalidRequestError for a key that is not there."""
@@ -325,31 +290,3 @@ def _with_last(steps: Iterator[TableStep]) -> Iterator[tuple[TableStep, bool]]:
         before = step
     if before is not None:
         yield before, True
-
-
-def check_head(state: TableState | None, head: TableHead, *, accept_other_log: bool) -> None:
-    """Refuse to follow a table into a topic of another one. Raises InvalidRequestError."""
-    if state is None:
-        return
-    known = state.head
-    if known.identity != head.identity and not accept_other_log:
-        raise InvalidRequestError(
-            f"topic {head.topic!r} was made from {known.table} ({known.identity}), and {head.table} is "
-            f"another table ({head.identity}): give another topic, or accept it (--accept-other-log), and "
-            "nothing of the first one is found any more",
-            field="source",
-        )
-    if known.identity != head.identity:
-        return
-    if known.partitions != head.partitions:
-        raise InvalidRequestError(
-            f"topic {head.topic!r} was indexed of {', '.join(known.partitions) or 'all partitions'}: give "
-            "the same, or another topic",
-            field="partitions",
-        )
-    if (known.keys, known.message_id) != (head.keys, head.message_id):
-        raise InvalidRequestError(
-            f"topic {head.topic!r} was indexed by {', '.join(known.keys)}: give the same keys, or another "
-            "topic",
-            field="key",
-        )

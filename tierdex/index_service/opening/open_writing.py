@@ -206,7 +206,7 @@ class _OwnerOpening:
         sign = OwnerSign(compaction, on_fenced=compactor.fence, is_asked=forgetter.asks_for_sign)
         publisher = TablePublisher(
             self._view.tables, self._view.store, self._view.seams.clock, self._unpublished_numbers,
-            lambda: compactor.fenced is not None,
+            lambda: compactor.fenced is not None, self._view.settings.node,
         )  # fmt: skip
         maintenance = Maintenance(writer, compactor, read_view, sign, forgetter, publisher)
         components.writing = WritingComponents(

@@ -22,7 +22,13 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-from tierdex.errors import CorruptFileError, NotFoundError, ReadOnlyError, TierdexError
+from tierdex.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    ReadOnlyError,
+    TierdexError,
+)
 from tierdex.index_service.file_info import TableInfo
 from tierdex.index_service.tables.dead_entries import DeadEntries
 from tierdex.index_service.tables.table_log import FOLDER, TableLog, topics_of
@@ -204,6 +210,24 @@ class FollowedTables:
                 self.topics[topic] = state
             self._owned.add(topic)
             return log
+
+    def adopted(self, topic: str) -> TableState | None:
+        """Begin a topic's log with the state that a job has made of its table; None where there is none.
+
+        Raises InvalidRequestError where another node follows the table, and what the store raises.
+        """
+        found = None if self._objects is None else self._objects.published(topic)
+        if self._objects is None or found is None:
+            return None
+        state, node = found
+        if node is not None:
+            raise InvalidRequestError(
+                f"node {node} follows the table of topic {topic!r}, or did, and has given its files their "
+                "numbers: give another topic",
+                field="topic",
+            )
+        with self._lock:
+            return self._log_of(topic).adopt(state, self._objects.deletes_of(state))
 
     def publish(self, topic: str, state: TableState) -> None:
         """Let queries see a state whose entries were put, and which is in the log."""

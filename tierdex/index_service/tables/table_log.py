@@ -68,9 +68,27 @@ def encode_record(record: Mapping[str, Any]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def encode_state(state: TableState) -> bytes:
-    """Return the log of a state without its history."""
-    return b"".join(map(encode_record, state.records()))
+def encode_state(state: TableState, node: str | None = None) -> bytes:
+    """Return the log of a state without its history; `node` follows the table, None: no one but jobs."""
+    head, base = state.records()
+    return encode_record(head if node is None else {**head, "node": node}) + encode_record(base)
+
+
+def node_of_log(data: bytes) -> str | None:
+    """Return the node that follows the table of a log, as `encode_state` wrote it."""
+    record = _decode(data.partition(b"\n")[0])
+    return None if record is None else record.get("node")
+
+
+def places_of(file: str, parts: list[np.ndarray]) -> tuple[list[DeletesPlace], bytes]:
+    """Return where deleted rows (u8, rising) lie in a file of them, and the file's bytes."""
+    places, data, offset = [], [], 0
+    for part in parts:
+        raw = np.ascontiguousarray(part, "<u8").tobytes()
+        places.append(DeletesPlace(file, offset, len(raw), len(part), zlib.crc32(raw)))
+        data.append(raw)
+        offset += len(raw)
+    return places, b"".join(data)
 
 
 class TableLog:
@@ -122,6 +140,12 @@ class TableLog:
         """Make the log of a table that was never followed, durably; return its empty state."""
         return self._replace(encode_record(head.as_record()))
 
+    def adopt(self, state: TableState, deletes: Mapping[str, bytes]) -> TableState:
+        """Make the log of a state that a job has made, durably; `deletes` are its files of deleted rows."""
+        for name, data in deletes.items():
+            replace_file(self._filesystem, self._folder / name, data)
+        return self._replace(encode_state(state))
+
     def _replace(self, data: bytes) -> TableState:
         replace_file(self._filesystem, self.path, data)
         self.state, self._end, self._inode = None, 0, None
@@ -171,13 +195,8 @@ class TableLog:
         if not parts:
             return []
         path = self.path.with_suffix(f".{step}{DELETES}")
-        places, data, offset = [], [], 0
-        for part in parts:
-            raw = np.ascontiguousarray(part, "<u8").tobytes()
-            places.append(DeletesPlace(path.name, offset, len(raw), len(part), zlib.crc32(raw)))
-            data.append(raw)
-            offset += len(raw)
-        replace_file(self._filesystem, path, b"".join(data))
+        places, data = places_of(path.name, parts)
+        replace_file(self._filesystem, path, data)
         return places
 
     def read_deletes(self, place: DeletesPlace) -> np.ndarray:

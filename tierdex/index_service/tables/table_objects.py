@@ -24,12 +24,20 @@ import json
 import logging
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from tierdex.errors import CorruptFileError, NotFoundError, TierdexError
-from tierdex.index_service.tables.table_log import DELETES, encode_state, state_of_log
+from tierdex.index_service.tables.table_log import (
+    DELETES,
+    encode_state,
+    node_of_log,
+    path_of_topic,
+    places_of,
+    state_of_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -91,6 +99,39 @@ class TableObjects:
             self.states[_topic_of(found.key)] = state_of_log(data, found.key)
             self._seen[found.key] = seen
 
+    def published(self, topic: str) -> tuple[TableState, str | None] | None:
+        """Return the state of a topic in the store, and the node that follows its table, None: only jobs do.
+
+        None where there is none. Raises CorruptFileError, what the store raises.
+        """
+        key = prefix_of(topic) + _STATE
+        try:
+            data = self._store.get(key)
+        except NotFoundError:
+            return None
+        return state_of_log(data, key), node_of_log(data)
+
+    def begin(self, state: TableState) -> None:
+        """Write the state of a topic that has none yet. Raises AlreadyExistsError."""
+        self._store.put_if_absent(prefix_of(state.head.topic) + _STATE, encode_state(state))
+
+    def replace(self, state: TableState) -> None:
+        """Write the state that a job has made: visible to readers."""
+        self._store.put(prefix_of(state.head.topic) + _STATE, encode_state(state))
+
+    def write_deletes(self, topic: str, step: int, parts: list[np.ndarray]) -> list[DeletesPlace]:
+        """Write the deleted rows (u8, rising) of a step's files; return where each lies."""
+        file = path_of_topic(Path(), topic).with_suffix(f".{step}{DELETES}").name
+        places, data = places_of(file, parts)
+        if parts:
+            self._store.put(_deletes_key(topic, file), data)
+        return places
+
+    def deletes_of(self, state: TableState) -> dict[str, bytes]:
+        """Return the files of deleted rows of a state, by the names that they have in a folder."""
+        topic = state.head.topic
+        return {name: self._store.get(_deletes_key(topic, name)) for name in state.deletes_files()}
+
     def read_deletes(self, topic: str, place: DeletesPlace) -> np.ndarray:
         """Return deleted rows (u8, rising). Raises CorruptFileError, what the store raises."""
         key = _deletes_key(topic, place.file)
@@ -140,6 +181,7 @@ class TablePublisher:
         clock: Clock,
         unpublished: Callable[[], list[int]],
         is_fenced: Callable[[], bool],
+        node: str,
     ) -> None:
         """`unpublished` returns the numbers of the node's files that have entries and are not published."""
         self._tables = tables
@@ -147,6 +189,7 @@ class TablePublisher:
         self._clock = clock
         self._unpublished = unpublished
         self._is_fenced = is_fenced
+        self._node = node
         self._pending: dict[str, _Pending] = {}
         self._published: dict[str, TableState] = {}
         self._looks: dict[str, float] = {}
@@ -193,7 +236,7 @@ class TablePublisher:
             key = _deletes_key(topic, file)
             if key not in there:
                 self._store.put(key, log.read_file(file))
-        self._store.put(prefix + _STATE, encode_state(pending.state))
+        self._store.put(prefix + _STATE, encode_state(pending.state, self._node))
         needed = {_deletes_key(topic, file) for file in pending.state.deletes_files()}
         needless = {key for key in there - needed if key.endswith(DELETES)}
         for key in needless & self._needless:  # a reader of the state before may be at a newer one

@@ -11,8 +11,8 @@ neither key nor message ID is skipped and counted.
 The commit that publishes a table's files notes the table in the manifest of its node, as the first batch of
 a stream of that name: its files with their sizes and times, and the expressions. So both are there, or none.
 
-Depends on source_files, build_job, job_store, options, registration, snapshot, key_texts,
-settings, value_rules and hashlib.
+Depends on following, lake_table, source_files, build_job, job_store, options, registration, snapshot,
+key_texts, settings, value_rules and hashlib.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DecimalType, DoubleType, FloatType, StructType
 
 from tierdex.errors import InvalidRequestError
+from tierdex.following.tables.follow_table import TableAsked, is_table
 from tierdex.key_texts import key_texts
 from tierdex.pipeline.indexing.build_job import shape_by_size
+from tierdex.pipeline.indexing.lake_table import index_lake_table
 from tierdex.pipeline.indexing.source_files import (
     BLOCK,
     FILE,
@@ -83,7 +85,7 @@ def index_table(
     *,
     key: Any = (),
     topic: Any,
-    timestamp: Any,
+    timestamp: Any = None,
     message_id: Any = None,
     format: str | None = None,
     schema: str | None = None,
@@ -103,9 +105,22 @@ def index_table(
     A table that `node` has indexed like this, none of its files changed since, is refused unless `again`
     (its entries would be stored twice; lookups return them once). A row without a time or a topic, or with a
     key that is too long, ends the job and is named by file and row; with `skip_bad` such rows are left out,
-    counted, and the first of them named. Keys are what `tierdex load` makes of the same values. Raises
-    InvalidRequestError naming the argument, and what Spark and the store raise.
+    counted, and the first of them named. Keys are what `tierdex load` makes of the same values.
+
+    A `source` ``delta:…`` or ``iceberg://…`` is a table of a lake: what is new in its newest snapshot is
+    indexed, as `tierdex follow` does, by columns or templates of them; `timestamp` may be left out, and
+    `read_options` are the source's. `live_rows` filters what a lookup finds of it.
+
+    Raises InvalidRequestError naming the argument, and what Spark and the store raise.
     """
+    if is_table(source):
+        return _of_lake(
+            spark, str(source), StoreLink.of(store_url, options), [key, message_id, timestamp, topic],
+            dict(read_options or {}),
+            {"node": node, "path": store_url, "targetEntries": str(target_entries)} | dict(options or {}),
+        )  # fmt: skip
+    if timestamp is None:
+        raise InvalidRequestError("name a column, or an expression", field="timestamp")
     paths = [source] if isinstance(source, str) else list(source)
     kind = _format_of(paths, format)
     link = StoreLink.of(store_url, options)  # before anything is read
@@ -142,6 +157,25 @@ def index_table(
     )
     skipped = rows - int(seen.get["rows"]) - bad_rows
     return IndexReport(rows, skipped, files, bad_rows, bad_places)
+
+
+def _of_lake(
+    spark: Any,
+    source: str,
+    link: StoreLink,
+    wanted: list[Any],
+    read_options: Mapping[str, str],
+    sink: Mapping[str, str],
+) -> IndexReport:
+    """Index a lake's table; `wanted` are its keys, message ID, time and topic."""
+    key, message_id, timestamp, topic = wanted
+    keys = list(key) if isinstance(key, (list, tuple)) else [key]
+    for name, value in [("key", each) for each in keys] + [("topic", topic)]:
+        if not isinstance(value, str):
+            raise InvalidRequestError("is a text, of a lake's table", field=name)
+    asked = TableAsked(keys, message_id, timestamp, "UTC", topic, read_options, True, None, False)
+    rows, files = index_lake_table(spark, source, link, asked, sink)
+    return IndexReport(rows, 0, files)
 
 
 def _place_of(row: Any) -> str:

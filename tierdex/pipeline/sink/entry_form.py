@@ -17,12 +17,18 @@ from tierdex.errors import InvalidRequestError
 from tierdex.indexfile.schema import (
     MESSAGE_SCHEMA,
     PARQUET_ROW_SCHEMA,
+    TABLE_ROW_SCHEMA,
     TEXT_LINE_SCHEMA,
     Schema,
     message_schema,
 )
 
-LOCATION_SCHEMAS: Final = (MESSAGE_SCHEMA, PARQUET_ROW_SCHEMA, TEXT_LINE_SCHEMA)
+LOCATION_SCHEMAS: Final = (
+    MESSAGE_SCHEMA,
+    PARQUET_ROW_SCHEMA,
+    TEXT_LINE_SCHEMA,
+    TABLE_ROW_SCHEMA,  # rows of a lake's tables, which `index_table` writes
+)
 _STRINGS = frozenset({"string", "varchar", "char"})
 _INTEGERS = frozenset({"byte", "tinyint", "short", "smallint", "integer", "int", "long", "bigint"})
 _TIMES = frozenset({"timestamp", "long", "bigint", "integer", "int"})
@@ -47,7 +53,7 @@ class EntryForm:
             (one for one in LOCATION_SCHEMAS if set(one.field_names) <= types.keys()), None
         )
         if schema is None:
-            lacking = min((set(s.field_names) - types.keys() for s in LOCATION_SCHEMAS), key=len)
+            lacking = min((set(s.field_names) - types.keys() for s in LOCATION_SCHEMAS[:3]), key=len)
             raise InvalidRequestError(
                 "is missing; a location is queue_id, offset, size (or source with offset, size or "
                 "with row_group, row)",
