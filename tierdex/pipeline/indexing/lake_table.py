@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from tierdex.following.tables.table_source import TableStep
     from tierdex.pipeline.jobs.job_store import StoreLink
 
-_ENTRY: Any = "topic string, key string, message_id string, timestamp bigint, table_file bigint, position bigint"
+_ENTRY: Any = (
+    "topic string, key string, message_id string, timestamp bigint, "
+    "table_file bigint, position bigint"
+)
 _TYPES: Any = pa.schema(
     [
         ("topic", pa.string()), ("key", pa.string()), ("message_id", pa.string()),

@@ -53,7 +53,9 @@ class EntryForm:
             (one for one in LOCATION_SCHEMAS if set(one.field_names) <= types.keys()), None
         )
         if schema is None:
-            lacking = min((set(s.field_names) - types.keys() for s in LOCATION_SCHEMAS[:3]), key=len)
+            lacking = min(
+                (set(s.field_names) - types.keys() for s in LOCATION_SCHEMAS[:3]), key=len
+            )
             raise InvalidRequestError(
                 "is missing; a location is queue_id, offset, size (or source with offset, size or "
                 "with row_group, row)",
