@@ -11,6 +11,8 @@ import pyarrow as pa
 from tests.log_service.log_world import DATA, open_log, seal_rolled
 from tests.simulation.simulated_disk import SimulatedFileSystem
 from tierdex.filesystem import make_durable_folder
+from tierdex.log_service.append.next_journal import FIRST_BYTES
+from tierdex.log_service.message_log import MessageLog
 from tierdex.logfile.journal.kernels import state as s
 from tierdex.testing.components import components_of
 
@@ -58,3 +60,30 @@ def test_nobody_keeps_the_tables_of_a_journal_that_was_sealed():
     seal_rolled(log)
     gc.collect()
     assert old() is None
+
+
+def test_journals_of_a_new_log_are_short_and_twice_as_long_when_they_fill(tmp_path):
+    def capacity() -> int:
+        return components_of(log).writing.active.journal.header.capacity
+
+    with MessageLog.open(tmp_path / "log", background=False, disk_reserve_bytes=0) as log:
+        log.append(topic="t", queue_id=0, body=b"x")
+        assert capacity() == FIRST_BYTES
+        files = (path for path in tmp_path.rglob("*") if path.is_file())
+        assert sum(path.stat().st_blocks * 512 for path in files) < 64 << 20
+        log.roll()  # hardly used
+        log.append(topic="t", queue_id=0, body=b"x")
+        assert capacity() == FIRST_BYTES
+        for _ in range(3):  # each is more than half of a journal
+            log.append_batch(topic="t", queue_id=0, body=[b"x" * (1 << 20)] * 10)
+        assert capacity() == 2 * FIRST_BYTES
+    with MessageLog.open(tmp_path / "log", background=False, disk_reserve_bytes=0) as log:
+        assert capacity() == 2 * FIRST_BYTES
+
+
+def test_no_journal_is_longer_than_the_setting(tmp_path):
+    longest = 24 << 20
+    with MessageLog.open(tmp_path / "log", background=False, journal_bytes=longest) as log:
+        for _ in range(8):
+            log.append_batch(topic="t", queue_id=0, body=[b"x" * (1 << 20)] * 10)
+        assert components_of(log).writing.active.journal.header.capacity == longest

@@ -355,7 +355,7 @@ _INDEX_ROOM = {
     "budget": "`disk_budget_bytes`: above, puts and appends are refused",
 }
 _LOG_ROOM = {
-    "reserve": "`disk_reserve_bytes` and `journal_bytes`: below, no next journal is made",
+    "reserve": "`disk_reserve_bytes` and the next journal: below, none is made",
     "waiting": "bytes of local log files that wait for the store",
 }
 

@@ -80,6 +80,7 @@ class ActiveJournal:
         assert self.handle is not None
         journal, handle = self.journal, self.handle
         self._last_end = journal.end_of_batches
+        self._next_journal.come_after(journal)
         self.unsynced.append(journal)
         self.journal = self.handle = None
         logger.info("roll", extra={"file_id": handle.file_id, "reason": reason})

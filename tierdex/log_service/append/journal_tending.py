@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tierdex.index_service.health import NO_FILE, NotReady
+from tierdex.log_service.append.next_journal import AHEAD
 
 if TYPE_CHECKING:
     from tierdex.log_service.append.active_journal import ActiveJournal
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from tierdex.log_service.append.next_journal import NextJournal
 
 _INTERVAL_S = 0.5
-_AHEAD = 0.5  # of a journal, or of its time
 
 
 class JournalTending:
@@ -70,8 +70,10 @@ class JournalTending:
         if journal is None:
             is_due = self._next_journal.trouble is not None  # and appends wait for it
         else:
-            is_full = journal.bytes_used >= _AHEAD * journal.header.capacity
-            is_due = is_full or self._active.age_share >= _AHEAD
+            is_full = journal.bytes_used >= AHEAD * journal.header.capacity
+            is_due = is_full or self._active.age_share >= AHEAD
         if is_due:
             with self._next_journal.lock:
+                if journal is not None:
+                    self._next_journal.come_after(journal)
                 self._next_journal.make_ahead(self._active.generation)

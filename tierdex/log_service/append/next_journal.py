@@ -9,6 +9,9 @@ written already, and in memory, so that appends cost a third of what they cost i
     both folders synced          it cannot come back under its old name
     header overwritten, synced   the new uuid refuses every batch of its old life
 
+A log's first journal is short, and the next of one that filled is twice as long, up to `journal_bytes`: a new
+log takes disk as it grows.
+
 The header goes only once no process has the file open or mapped: readers hold a
 shared lock, which the mapping keeps. As long as one does, a new file is made. Blocks with what was forgotten
 are taken over by none: their file is unlinked. Depends on disk_errors, index_service, lifecycle, logfile
@@ -20,7 +23,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.disk_errors import RETRY_AFTER_S, disk_error
 from tierdex.errors import BacklogFullError, UnavailableError
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from tierdex.log_service.log_options import LogFolder
 
 logger = logging.getLogger(__name__)
+FIRST_BYTES: Final = 16 << 20  # of the first journal of a log
+AHEAD: Final = 0.5  # how much of a journal is used when the next one is made
 
 
 class _Wanted(NamedTuple):
@@ -52,6 +57,9 @@ class NextJournal:
 
     def __init__(self, folder: LogFolder) -> None:
         self._options, self._seams, self._paths, self._table, _ = folder
+        self._capacity = min(
+            self._options.settings.journal_bytes, max(FIRST_BYTES, 2 * self._options.stage_bytes)
+        )
         self.lock = threading.Lock()
         self._journal: Journal | None = None
         self._has_old_blocks = False  # a journal of no use lies under the name
@@ -70,6 +78,13 @@ class NextJournal:
         """Make the journal unless it is there. Holding `lock`. Raises UnavailableError."""
         if self._journal is None:
             self._journal = self._make(generation)
+
+    def come_after(self, journal: Journal) -> None:
+        """Let the next one be as long as a journal, twice as long if that fills."""
+        capacity = journal.header.capacity
+        if journal.bytes_used >= AHEAD * capacity:
+            capacity *= 2
+        self._capacity = min(self._options.settings.journal_bytes, capacity)
 
     def take(self, generation: int) -> Journal:
         """Return the journal made ahead of time, or make one. Holding `lock`. Raises UnavailableError."""
@@ -124,7 +139,7 @@ class NextJournal:
         with self._table.snapshot() as snapshot:
             waiting = sum(handle.bytes for handle in snapshot.file_list.local())
         free = self._seams.filesystem.free_bytes(self._paths.root)
-        needed = max(0, settings.journal_bytes - held) + settings.disk_reserve_bytes
+        needed = max(0, self._capacity - held) + settings.disk_reserve_bytes
         return DiskRoom(waiting, settings.disk_budget_bytes, free, needed)
 
     def close(self) -> None:
@@ -152,7 +167,7 @@ class NextJournal:
     def _make_file(self, generation: int) -> Journal:
         filesystem = self._seams.filesystem
         wanted = _Wanted(
-            self._seams.ids.uuid(), self._options.settings.journal_bytes, self._seams.clock.now_ms(),
+            self._seams.ids.uuid(), self._capacity, self._seams.clock.now_ms(),
             generation, self._options.stage_bytes,
         )  # fmt: skip
         try:
@@ -184,6 +199,6 @@ class NextJournal:
         if room.free_bytes < room.reserve_bytes:
             raise BacklogFullError(
                 f"{room.free_bytes} bytes are free on the disk of {self._paths.root}, less than "
-                f"`journal_bytes` and `disk_reserve_bytes` together ({room.reserve_bytes}); free some space",
+                f"a journal and `disk_reserve_bytes` together ({room.reserve_bytes}); free some space",
                 retry_after_s=RETRY_AFTER_S,
             )
