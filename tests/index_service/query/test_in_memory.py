@@ -337,6 +337,25 @@ def test_topic_that_comes_to_a_file_late_is_found_there(make_index):
     assert len(plan.steps) == 1
 
 
+def test_topic_that_comes_to_a_file_while_its_plan_is_made_is_found(make_index, monkeypatch):
+    index = make_index()
+    put(index, "a", 1)
+    index.query("orders", key="a")  # from here on its seed is known
+    index.roll()
+    put(index, "a", 1, topic="other")
+    made = memory_plan.Run
+
+    def make_and_put(*arguments):
+        run = made(*arguments)  # it has read which of the files know the topic
+        monkeypatch.setattr(memory_plan, "Run", made)
+        put(index, "a", 2, durability="os")
+        return run
+
+    monkeypatch.setattr(memory_plan, "Run", make_and_put)
+    assert offsets(from_memory(index, "orders", key="a")) == [1]  # asked before that put
+    assert offsets(from_memory(index, "orders", key="a")) == [2, 1]
+
+
 def test_no_file_is_kept_for_a_topic_that_nobody_asks_for_any_more(make_index):
     index = make_index()
     put(index, "a", 1, topic="seldom")

@@ -26,19 +26,25 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Local files that follow each other, and the finder of those that know the topic."""
+    """Local files that follow each other, and the finder of those that know the topic.
 
-    __slots__ = ("finder", "readers", "sources")
+    A file that may learn the topic, and did not know it when this was made, is one of the `newcomers`: each
+    file is asked once, or one that learns it in between would be in neither list.
+    """
+
+    __slots__ = ("finder", "newcomers", "readers", "sources")
 
     def __init__(
         self, files: Iterable[MemoryFile], topic: str | None, seed: int, most_bytes: int
     ) -> None:
-        known = [
-            source
-            for source in files
-            if (source.may_learn or source.local.item_count)
-            and tag_in(source.local, topic) != TAG_NONE
-        ]
+        known, newcomers = [], []
+        for source in files:
+            if source.may_learn or source.local.item_count:
+                if tag_in(source.local, topic) != TAG_NONE:
+                    known.append(source)
+                elif source.may_learn:
+                    newcomers.append(source.local)
+        self.newcomers = newcomers
         self.sources = tuple(known)
         self.readers = tuple(source.local for source in known)
         self.finder = MessageFinder(
@@ -80,6 +86,9 @@ class MemoryPlan:
         if not isinstance(first, Run):
             first = Run([], topic, seed, max_key_bytes)  # the kernel looks at the name
             steps.insert(0, first)
+        self.newcomers = tuple(
+            file for run in steps if isinstance(run, Run) for file in run.newcomers
+        )
         self.first = first
         self.steps = tuple(steps)
         self.find = first.finder.find
@@ -94,11 +103,6 @@ class MemoryPlan:
             if isinstance(run, Run)
             for number, source in enumerate(run.sources)
         }
-        self.newcomers = tuple(  # to the topic: files that may learn it
-            source.local
-            for source in files.sources
-            if source.may_learn and tag_in(source.local, topic) == TAG_NONE
-        )
 
     def is_behind(self) -> bool:
         """Say whether a file has learned the topic since this was made."""
