@@ -30,10 +30,10 @@ expect.set_options(timeout=PATIENCE_MS)
 
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
-    """Return Debian's chromium, installing it where that is allowed; else skip."""
-    if not has_programs(["chromium"], ["chromium"]):
+    """Return Debian's chromium without its windows, installing it where that is allowed; else skip."""
+    if not has_programs(["chromium-headless-shell"], ["chromium-headless-shell"]):
         pytest.skip("chromium cannot be installed here")
-    path = shutil.which("chromium")
+    path = shutil.which("chromium-headless-shell")
     assert path is not None
     return path
 
