@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 SPARK = "tests/pipeline"
 BROKERS = "tests/following"  # one Kafka broker, one of each other kind
+TABLES = "tests/following/tables/"  # of a lake: files alone
 CLUSTER = "tests/pipeline/test_cluster.py"  # has processes of its own, not the session
 SOURCES = "tests/test_tidy.py"  # these parse all modules, once
 READ_SOURCES = (
@@ -26,7 +27,7 @@ READ_SOURCES = (
     "tests/security/test_input_names_no_place.py",
     "tests/test_depends_on.py",
 )
-LONGEST = (SPARK, "tests/torture/test_doses.py", CLUSTER)
+LONGEST = (SPARK, CLUSTER, "tests/torture/test_doses.py", BROKERS)
 SLOW = frozenset(
     {
         SPARK,
@@ -89,7 +90,7 @@ SLOW = frozenset(
 def group_of(nodeid: str) -> str:
     """Return the name of the tests that share a process with this one."""
     path = nodeid.partition("::")[0]
-    if path.startswith(f"{BROKERS}/"):
+    if path.startswith(f"{BROKERS}/") and not path.startswith(TABLES):
         return BROKERS
     if path in READ_SOURCES:
         return SOURCES

@@ -10,11 +10,13 @@ import pytest
 
 import tierdex
 from tests.following.test_follower import SMALL, offsets, opened
+from tests.hasty_clock import HastyClock
 from tests.patience import PATIENCE_S
 from tierdex.clock import Bell, SystemClock
 from tierdex.following.follow import follow
 from tierdex.following.positions import FILE_NAME
 from tierdex.resolving.message_fetcher import MessageFetcher
+from tierdex.seams import Seams
 
 clock = SystemClock()
 
@@ -200,7 +202,9 @@ class Running:
 
     def __init__(self, target, logs, options=None):
         self._index = opened(target.folder) if type(target) is Indexed else target._opened()
-        self._follower = target._follow(self._index.__enter__(), logs, options, once=False)
+        self._follower = target._follow(
+            self._index.__enter__(), logs, options, once=False, seams=Seams.of(clock=HastyClock())
+        )
         self._thread = threading.Thread(target=self._follower.run)
         self._thread.start()
 

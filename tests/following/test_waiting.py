@@ -17,6 +17,7 @@ from tierdex.app.cli.terminal.follow_metrics import follow_metrics
 from tierdex.clock import SystemClock
 from tierdex.following.follow import follow
 from tierdex.resolving.message_fetcher import MessageFetcher
+from tierdex.resolving.show_settings import ShowSettings
 from tools.radosgw import find_free_port
 
 clock = SystemClock()
@@ -88,7 +89,7 @@ def test_no_secret_leaves_a_follower_that_waits_or_who_shows_its_messages(
             follower.stop()
             thread.join()
     assert 'tierdex_follow_waiting{topic="orders"} 1.0' in told
-    with MessageFetcher(tmp_path) as messages:
+    with MessageFetcher(tmp_path, ShowSettings(message_timeout=0.5)) as messages:
         shown = [messages.with_messages(each, key="k").to_dict() for each in answers]
     assert [each["entries"][0]["message"]["outcome"] for each in shown] == ["unavailable"] * 2
     said = [str(record.__dict__) for record in caplog.records]
