@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import tierdex
 from benchmarks.measure import Row, seconds, take_turns
+from tierdex.files.folder import FileFolder
 from tierdex.files.object_file import RangeFile
 from tierdex.resolving.message_fetcher import MessageFetcher
 from tierdex.resolving.show_settings import ShowSettings
@@ -43,6 +44,9 @@ def run(bench: Bench) -> None:
         measure(bench, "Delta", table, folder / "delta-data")
     with bench.folder() as folder:
         measure(bench, "Iceberg", IcebergLake(folder, bench.size(ROWS)), folder / "ice-data")
+    from benchmarks import lake_bucket
+
+    lake_bucket.run(bench)
 
 
 def rows(count: int, first: int) -> pa.Table:
@@ -183,21 +187,20 @@ def compare(bench: Bench, name: str, lake: DeltaLake, index: Any, data: Path) ->
     with MessageFetcher(data, ShowSettings.model_validate({})) as messages:
 
         def place(number: int) -> float:
-            return _each(lambda key: index.query("t", key=key), keys)
+            return each(lambda key: index.query("t", key=key), keys)
 
         def row(number: int) -> float:
             def shown(key: str) -> Any:
                 answer = messages.with_messages(index.query("t", key=key), key=key, message_id=None)
                 assert answer.entries[0].message.outcome == "shown"
 
-            return _each(shown, keys)
+            return each(shown, keys)
 
         contestants = {"row": row, "place": place}
         for peer, call in lake.peers().items():
-            contestants[peer] = lambda number, call=call: _each(call, keys[:5])
+            contestants[peer] = lambda number, call=call: each(call, keys[:5])
         timings = take_turns(contestants, 5)
-        counted = _Counted()
-        with counted:
+        with Counted() as counted:
             row(0)
     best_name, best = timings.best(list(lake.peers()))
     limit = 0.1 if name.startswith("Delta") else 0.2
@@ -211,29 +214,48 @@ def compare(bench: Bench, name: str, lake: DeltaLake, index: Any, data: Path) ->
     bench.add(Row(TARGET, f"{name}: bytes a row", "B", counted.bytes / len(keys)))
 
 
-class _Counted:
-    """Counts what is read of the table's files while it is open."""
+class Counted:
+    """Counts what is read of the table's files while it is open: ranges, their bytes, and all requests."""
 
     def __init__(self) -> None:
-        self.requests = self.bytes = 0
+        self.requests = self.bytes = self.others = 0
 
-    def __enter__(self) -> None:
-        self._read: Any = RangeFile.read_at
+    @property
+    def all(self) -> int:
+        """Ranges, and questions for an object's size and for names."""
+        return self.requests + self.others
+
+    def __enter__(self) -> Counted:
+        self._before: Any = RangeFile.read_at, FileFolder.opened, FileFolder.names
 
         def read_at(file: RangeFile, position: int, length: int) -> bytes:
             before = file.requests, file.bytes
-            data: bytes = self._read(file, position, length)
+            data: bytes = self._before[0](file, position, length)
             self.requests += file.requests - before[0]
             self.bytes += file.bytes - before[1]
             return data
 
-        setattr(RangeFile, "read_at", read_at)  # noqa: B010 - a counter for as long as it is open
+        def opened(folder: FileFolder, name: str, size: int | None = None) -> Any:
+            self.others += size is None
+            return self._before[1](folder, name, size)
+
+        def names(folder: FileFolder, name: str) -> Any:
+            self.others += 1
+            return self._before[2](folder, name)
+
+        self._set(read_at, opened, names)
+        return self
 
     def __exit__(self, *raised: object) -> None:
-        setattr(RangeFile, "read_at", self._read)  # noqa: B010
+        self._set(*self._before)
+
+    def _set(self, read_at: Any, opened: Any, names: Any) -> None:
+        setattr(RangeFile, "read_at", read_at)  # noqa: B010 - counters for as long as it is open
+        setattr(FileFolder, "opened", opened)  # noqa: B010
+        setattr(FileFolder, "names", names)  # noqa: B010
 
 
-def _each(call: Callable[[str], Any], keys: list[str]) -> float:
+def each(call: Callable[[str], Any], keys: list[str]) -> float:
     """Return the median seconds of a call."""
     taken = []
     for key in keys:

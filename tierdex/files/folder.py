@@ -5,13 +5,15 @@ Depends on errors, filesystem, object_file and storage_layer.
 
 from __future__ import annotations
 
-from contextlib import closing
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
 from tierdex.files.object_file import (
+    RangeFile,
     address_below,
     bucket_and_key,
     is_local,
@@ -21,10 +23,8 @@ from tierdex.files.object_file import (
 from tierdex.storage_layer.open import S3_PARAMETERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping
 
-    from tierdex.files.object_file import RangeFile
     from tierdex.filesystem import FileSystem
     from tierdex.storage_layer.base import Store
 
@@ -36,7 +36,10 @@ def with_parameters(address: str, options: Mapping[str, str]) -> str:
 
 
 class FileFolder:
-    """Names are paths below the folder, with ``/``. A disk or store that fails is an UnavailableError."""
+    """Names are paths below the folder, with ``/``. A disk or store that fails is an UnavailableError.
+
+    Reading is safe to share between threads, until `close`.
+    """
 
     def __init__(self, filesystem: FileSystem, address: str) -> None:
         """`address` is a path or a URL (``s3://bucket/prefix?region=...``). No request is made."""
@@ -48,6 +51,7 @@ class FileFolder:
             url = str(path_of_address(address).absolute())
             self._parameters = ""
         self.root = url.replace("s3a://", "s3://", 1).rstrip("/")
+        self._lock = threading.Lock()
         self._opened: Store | None = None
 
     @property
@@ -101,9 +105,23 @@ class FileFolder:
         with self.opened(name) as file:
             return file.read_at(begin, length)
 
-    def opened(self, name: str) -> AbstractContextManager[RangeFile]:
-        """Open a file below the folder, or by its own address, which must lie below it."""
-        return opened_file(self._filesystem, self.address_of(name), self._parameters)
+    @contextmanager
+    def opened(self, name: str, size: int | None = None) -> Iterator[RangeFile]:
+        """Open a file below the folder, or by its own address, which must lie below it.
+
+        An object of which the size is known is not asked for it: the first read says whether it is gone.
+        """
+        address = self.address_of(name)
+        if self._is_local:
+            with opened_file(self._filesystem, address) as file:
+                yield file
+            return
+        store, key = self._store()[0], bucket_and_key(address)[1]
+        changed_ms = None
+        if size is None:
+            found = store.head(key)
+            size, changed_ms = found.size, found.modified_ms
+        yield RangeFile(lambda begin, length: store.get(key, begin, length), size, changed_ms)
 
     def address_of(self, name: str) -> str:
         """Return the address of a name, or of an address below the folder.
@@ -124,11 +142,13 @@ class FileFolder:
         from tierdex.storage_layer.open import open_objects
 
         root, key = bucket_and_key(self.root)
-        if self._opened is None:
-            self._opened = open_objects(root + self._parameters)
-        return self._opened, f"{key}/" if key else ""
+        with self._lock:
+            if self._opened is None:
+                self._opened = open_objects(root + self._parameters)
+            return self._opened, f"{key}/" if key else ""
 
     def close(self) -> None:
-        if self._opened is not None:
-            with closing(self._opened):
-                self._opened = None
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()

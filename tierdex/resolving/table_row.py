@@ -45,6 +45,8 @@ class TableRows:
         self._tables = tables
         self._topic = topic
         self._lock = threading.Lock()
+        self._folder: FileFolder | None = None
+        self._root = ""
         self._dictionaries = DictionaryMemory(_DICTIONARY_BYTES)
         self._files: dict[str, KnownParquet] = {}  # the one that was used last comes last
 
@@ -79,7 +81,18 @@ class TableRows:
         return Found(Record(0, 0, 0, None, data), _names(state, columns, raw, file))
 
     def close(self) -> None:
-        pass
+        with self._lock:
+            folder, self._folder = self._folder, None
+        if folder is not None:
+            folder.close()
+
+    def _folder_of(self, state: TableState) -> FileFolder:
+        """Return the table's folder; its connections are kept."""
+        root = with_parameters(state.head.root, state.head.options)
+        with self._lock:
+            if self._folder is None or self._root != root:
+                self._folder, self._root = FileFolder(self._filesystem, root), root
+            return self._folder
 
     def _known(self, path: str, opened: RangeFile) -> KnownParquet:
         """Return the footer of a file, of which the table never makes another one."""
@@ -94,10 +107,8 @@ class TableRows:
         return known
 
     def _row(self, state: TableState, file: TableFile, position: int) -> Any | None:
-        root = with_parameters(state.head.root, state.head.options)
-        folder = FileFolder(self._filesystem, root)
         try:
-            with folder.opened(file.path) as opened:
+            with self._folder_of(state).opened(file.path, file.size) as opened:
                 known = self._known(file.path, opened)
                 return read_parquet_row(opened, *known.place(position), known)
         except NotFoundError:
