@@ -81,7 +81,7 @@ class DeltaLake:
         self.keys: list[str] = []
         for number in range(FILES):
             part = rows(count // FILES, number * (count // FILES))
-            self.keys += part.column("key").slice(0, 100).to_pylist()
+            self.keys += part.column("key").to_pylist()[:: max(1, part.num_rows // 100)]
             deltalake.write_deltalake(self.path, part, mode="append")
         self.open()
 
@@ -125,7 +125,7 @@ class IcebergLake(DeltaLake):
         self.keys = []
         for number in range(FILES):
             part = rows(count // FILES, number * (count // FILES))
-            self.keys += part.column("key").slice(0, 100).to_pylist()
+            self.keys += part.column("key").to_pylist()[:: max(1, part.num_rows // 100)]
             self.table.append(part)
         self.open()
 

@@ -56,7 +56,7 @@ _MAGIC: Final = b"PAR1"
 _END_BYTES: Final = 8  # behind the footer: its length, and the magic
 _GAP_BYTES: Final = 64 << 10  # what is fetched too, rather than asking twice
 _FEW_REQUESTS: Final = 4
-_SPARE_BYTES: Final = 2 << 20  # what is fetched besides, rather than asking more often than that
+_SPARE_BYTES: Final = 3 << 20  # what is fetched besides, rather than asking more often than that
 # Numbers of fields in parquet.thrift.
 _SCHEMA, _ROW_COUNT, _GROUPS, _NOTES, _ORDERS, _ENCRYPTION = 2, 3, 4, 5, 7, 8
 _REPETITION, _CHILDREN = 3, 5  # of a SchemaElement
