@@ -302,6 +302,8 @@ def _page_map(meta: Struct, fetched: _Fetched, rows: int) -> Pages:
     while at < size:
         header, body = decode_at(data, at)
         end = body + header[_HEADER_PACKED][1]
+        if not at < end <= size:
+            raise NotCompactError("a page ends beyond its column chunk")
         kind = header.get(_PAGE) or header.get(_PAGE_2)
         if kind is not None:
             places.append((begin + at, end - at))

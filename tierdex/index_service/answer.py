@@ -160,7 +160,7 @@ class Stage:
 
 @dataclass(slots=True)
 class Explain:
-    """The plan that ran. Requests for manifests and sidecars are counted apart."""
+    """The plan that ran. Requests for manifests, sidecars and rows of files and tables are counted apart."""
 
     files_considered: int = 0
     files_pruned_by_time: int = 0
@@ -172,6 +172,8 @@ class Explain:
     cost_usd: float = 0.0
     manifest_requests: int = 0
     sidecar_requests: int = 0
+    message_requests: int = 0
+    message_bytes: int = 0
     milliseconds: float = 0.0
     stages: list[Stage] = field(default_factory=list)
     files: list[FileExplain] = field(default_factory=list)

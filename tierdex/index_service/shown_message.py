@@ -48,6 +48,7 @@ class ShownMessage:
     form: Literal["json", "text", "binary"] | None = None
     decoded: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()
+    cost: tuple[int, int] = (0, 0)  # requests and bytes; `explain` has those of all messages
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message for JSON."""

@@ -143,10 +143,13 @@ class MessageFetcher:
             for message in messages:
                 note(message)
         rest = iter(messages)
-        return [
+        shown = [
             replace(answer, entries=[e._replace(message=next(rest)) for e in answer.entries])
             for answer in answers
         ]
+        for answer in shown:
+            _count_messages(answer)
+        return shown
 
     def _fetch(
         self, wanted: Sequence[tuple[Entry, Wanted]], patience_s: float
@@ -216,7 +219,8 @@ class MessageFetcher:
             readable = decoder.read(found.record.value, wanted.max_bytes)
             if not _is_it(found, readable, wanted):
                 return none("mismatch", _MISMATCH)
-            return decoder.shown(found.record, readable, _where(resolver, entry))
+            shown = decoder.shown(found.record, readable, _where(resolver, entry))
+            return replace(shown, cost=found.cost)
         except TooLargeError as error:
             return none("too_large", f"has {error.size} bytes or more", error.size)
         except ChangedError as error:
@@ -231,6 +235,18 @@ class MessageFetcher:
             return none("unavailable", error.strerror or type(error).__name__)
         except Exception as error:  # noqa: BLE001 - one message's trouble is never the answer's
             return none("unavailable", _unforeseen(error))
+
+
+def _count_messages(answer: Any) -> None:
+    """Tell in the plan of an answer what its messages took."""
+    explain = getattr(answer, "explain", None)
+    if explain is not None:
+        costs = [entry.message.cost for entry in answer.entries]
+        answer.explain = replace(
+            explain,
+            message_requests=sum(requests for requests, _ in costs),
+            message_bytes=sum(size for _, size in costs),
+        )
 
 
 def _where(resolver: Resolver, entry: Entry) -> str:

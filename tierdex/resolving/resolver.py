@@ -45,6 +45,7 @@ class Found(NamedTuple):
     record: Record
     names: Names
     rule: Rule | None = None
+    cost: tuple[int, int] = (0, 0)  # requests for it, and their bytes, where they are counted
 
 
 class TooLargeError(Exception):

@@ -71,14 +71,15 @@ class TableRows:
         snapshot = state.snapshot_of(place.get("snapshot"))
         columns = TableColumns.decode(state.columns_at(snapshot.step))
         file = state.files[number]
-        raw = self._row(state, file, int(place["position"]))
-        if raw is None:
+        told = self._row(state, file, int(place["position"]))
+        if told is None:
             return None
+        raw, cost = told
         row = columns.logical(raw, columns.columns, file.partition)
         data = json_of_row(row)
         if len(data) > wanted.max_bytes:
             raise TooLargeError(len(data))
-        return Found(Record(0, 0, 0, None, data), _names(state, columns, raw, file))
+        return Found(Record(0, 0, 0, None, data), _names(state, columns, raw, file), cost=cost)
 
     def close(self) -> None:
         with self._lock:
@@ -106,11 +107,15 @@ class TableRows:
                 self._files.pop(next(iter(self._files)))
         return known
 
-    def _row(self, state: TableState, file: TableFile, position: int) -> Any | None:
+    def _row(
+        self, state: TableState, file: TableFile, position: int
+    ) -> tuple[Any, tuple[int, int]] | None:
+        """Return a row as its file has it, and the requests and bytes that it took."""
         try:
             with self._folder_of(state).opened(file.path, file.size) as opened:
                 known = self._known(file.path, opened)
-                return read_parquet_row(opened, *known.place(position), known)
+                row = read_parquet_row(opened, *known.place(position), known)
+                return row, (opened.requests, opened.bytes)
         except NotFoundError:
             return None
         except InvalidRequestError as error:

@@ -15,6 +15,8 @@ from tierdex.errors import InvalidRequestError
 from tierdex.files.folder import FileFolder
 from tierdex.filesystem import LocalFileSystem
 from tierdex.following.tables.delta_table import DeltaTable
+from tierdex.resolving.message_fetcher import MessageFetcher
+from tierdex.resolving.show_settings import ShowSettings
 
 deltalake = pytest.importorskip("deltalake")
 IDS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
@@ -212,3 +214,35 @@ def test_topic_that_has_entries_of_other_kinds_is_refused(index, root):
     with pytest.raises(InvalidRequestError, match="has entries"):
         index_once(index, f"delta:{root}", "t", "id")
     assert index.tables() == []
+
+
+def test_wrong_key_leaves_nothing_behind_and_can_be_mended(index, root):
+    commit(root, *head([column("id", "long")]), add(root, "a.parquet", IDS))
+    with pytest.raises(InvalidRequestError, match="no column 'ident'"):
+        index_once(index, f"delta:{root}", "t", "ident")
+    assert index.tables() == []
+    assert index.query("t", key="2").complete
+    index_once(index, f"delta:{root}", "t", "id")
+    assert len(index.query("t", key="2").entries) == 1
+
+
+def test_key_of_values_that_are_none_can_be_mended_too(index, root):
+    rows = pa.table({"id": [1], "place": [{"city": "Bonn"}]})
+    city = {"type": "struct", "fields": [column("city", "string")]}
+    columns = [column("id", "long"), column("place", city)]
+    commit(root, *head(columns), add(root, "a.parquet", rows))
+    with pytest.raises(InvalidRequestError):
+        index_once(index, f"delta:{root}", "t", "place")
+    index_once(index, f"delta:{root}", "t", "place.city")
+    assert [e.location["file"] for e in index.query("t", key="Bonn").entries] == ["a.parquet"]
+
+
+def test_explanation_counts_what_the_rows_took(index, root, tmp_path):
+    commit(root, *head([column("id", "long")]), add(root, "a.parquet", IDS))
+    index_once(index, f"delta:{root}", "t", "id")
+    with MessageFetcher(tmp_path / "data", ShowSettings()) as messages:
+        for requests in (3, 1):  # footer twice and the row group at first, then a page
+            answer = index.query("t", key="2", explain=True)
+            told = messages.with_messages(answer, key="2", message_id=None).explain
+            assert told.message_requests == requests
+            assert told.message_bytes > 0

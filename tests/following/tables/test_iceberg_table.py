@@ -155,7 +155,7 @@ def test_equality_delete_leaves_rows_of_later_snapshots(index, table, catalog, t
     assert len(index.query("later", key="5").entries) == 2
 
 
-def test_damaged_vector_stops_the_follower_and_deletes_nothing(index, table, tmp_path):
+def test_damaged_vector_stops_the_follower_and_deletes_nothing(index, table, catalog, tmp_path):
     from tests.following.tables import iceberg_files as written
     from tierdex.errors import CorruptFileError
 
@@ -167,9 +167,14 @@ def test_damaged_vector_stops_the_follower_and_deletes_nothing(index, table, tmp
     (tmp_path / "vector-3.puffin").write_bytes(damaged)
     path = written.with_deletes(table, [vector], tmp_path)
     with pytest.raises(CorruptFileError):
+        index_once(index, f"iceberg:{path}", "new", "id")
+    assert "new" not in [each.topic for each in index.tables()]
+    index_once(index, "iceberg://prod/shop.orders", "orders", "id", options=catalog)
+    with pytest.raises(CorruptFileError):
         index_once(index, f"iceberg:{path}", "orders", "id")
-    answer = index.query("orders", key="10")
-    assert not answer.complete
+    assert len(index.query("orders", key="10").entries) == 1  # as of the snapshot before
+    (told,) = index.tables()
+    assert "is damaged" in told.trouble
 
 
 def test_row_is_shown_with_the_columns_of_its_snapshot(index, table, catalog, tmp_path):

@@ -76,10 +76,15 @@ def _rows_of_puffin(path: str, data: bytes) -> dict[str, np.ndarray]:
     if data[-8] & 1:
         raise InvalidRequestError(f"{path} has a compressed footer, which is not read here")
     found = {}
-    for blob in json.loads(data[-12 - length : -12])["blobs"]:
-        if blob["type"] != _VECTOR:
-            continue
-        begin, size = blob["offset"], blob["length"]
+    try:
+        blobs = json.loads(data[len(data) - 12 - length : -12])["blobs"]
+        places = [
+            (int(b["offset"]), int(b["length"]), str(b["properties"]["referenced-data-file"]))
+            for b in blobs if b["type"] == _VECTOR
+        ]  # fmt: skip
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptFileError(path, f"has no footer of a Puffin file: {error}") from error
+    for begin, size, file in places:
         part = data[begin : begin + size]
         count = int.from_bytes(part[:4], "big")
         own = part[4 : 4 + count]
@@ -87,7 +92,7 @@ def _rows_of_puffin(path: str, data: bytes) -> dict[str, np.ndarray]:
             raise CorruptFileError(path, f"has no deletion vector at {begin}")
         if zlib.crc32(own) != int.from_bytes(part[4 + count : 8 + count], "big"):
             raise CorruptFileError(path, f"the deletion vector at {begin} is damaged")
-        found[blob["properties"]["referenced-data-file"]] = rows_of_bitmap(own[4:], path)
+        found[file] = rows_of_bitmap(own[4:], path)
     return found
 
 

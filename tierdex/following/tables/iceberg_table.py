@@ -33,7 +33,12 @@ from pyiceberg.table import StaticTable
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import ListType, MapType, StructType
 
-from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
+from tierdex.errors import (
+    CorruptFileError,
+    InvalidRequestError,
+    NotFoundError,
+    UnavailableError,
+)
 from tierdex.files.object_file import address_below
 from tierdex.files.table_columns import TableColumn, TableColumns
 from tierdex.following.tables.iceberg_deletes import (
@@ -133,8 +138,13 @@ class IcebergTable:
         if since == str(last.snapshot_id):
             return
         for snapshot in self._way(since, last):
-            with _typed(self.name):
-                step = self._step(snapshot, is_newest=snapshot is last and upto is None)
+            try:
+                with _typed(self.name):
+                    step = self._step(snapshot, is_newest=snapshot is last and upto is None)
+            except (InvalidRequestError, NotFoundError):
+                if snapshot is last:
+                    raise
+                continue  # a newer one may be read
             yield step
 
     def _asked(self, upto: str) -> Any:
@@ -145,10 +155,14 @@ class IcebergTable:
 
     def _way(self, since: str | None, last: Any) -> list[Any]:
         """Return the snapshots from behind `since` to the last; that alone where the way is not known."""
-        way, at = [], last
+        way: list[Any] = []
+        at, seen = last, set()
         while at is not None and str(at.snapshot_id) != since:
             way.append(at)
+            seen.add(at.snapshot_id)
             parent = at.parent_snapshot_id
+            if parent in seen:
+                raise CorruptFileError(self.name, f"snapshot {parent} is its own ancestor")
             at = None if parent is None else self._table().metadata.snapshot_by_id(parent)
         if at is None:
             return [last] if since != _EMPTY else way[::-1]

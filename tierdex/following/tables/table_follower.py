@@ -115,9 +115,7 @@ class TableFollower:
         with self._typed():
             looked_at = self._clock.now_ms()
             state = self._log.state
-            if state is None or state.head.identity != self._plan.head.identity:
-                state = self._begin()
-            newest = state.newest
+            newest = None if state is None or self._is_another(state) else state.newest
             since = None if newest is None else newest.snapshot
             behind = self._source.behind(since)
             known = -1 if newest is None else newest.version
@@ -132,7 +130,13 @@ class TableFollower:
             self.status.ends = dict(self.status.positions)
             self._pinned = self._plan.snapshot is not None
             self._forget_old()
-            self._note(None, looked_at)
+            if self._log.state is not None:
+                self._note(None, looked_at)
+
+    def _is_another(self, state: TableState) -> bool:
+        """Say whether a log is of another table, or of no snapshot of this one by these keys."""
+        head = self._plan.head
+        return state.head.identity != head.identity or (state.newest is None and state.head != head)
 
     def _begin(self) -> TableState:
         """Write down what is followed, before any entry of it. Raises InvalidRequestError."""
@@ -170,6 +174,13 @@ class TableFollower:
         columns = TableColumns.decode(step.columns)
         step = of_partitions(step, columns, self._plan.head.partitions)
         rows = self._rows_of(columns)
+        if self._log.state is None or self._is_another(self._log.state):
+            begun = (
+                self._begin()
+            )  # not before: a key that the table lacks must leave nothing behind
+            if begun.newest is not None and begun.newest.snapshot == step.snapshot:
+                return
+            rows = self._rows_of(columns)
         state = self._numbered(step)
         counts = self._put_new(state, step, rows)
         self._index.flush("disk")
@@ -231,7 +242,7 @@ class TableFollower:
         """Return how rows are read at a snapshot. Raises InvalidRequestError for a key that is not there."""
         state = self._log.state
         first = None
-        if state is not None and state.first_columns:
+        if state is not None and state.first_columns and not self._is_another(state):
             first = TableColumns.decode(state.first_columns)
         return FileRows(columns, first, self._plan.names, self._index.settings.max_key_bytes)
 

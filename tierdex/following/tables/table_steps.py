@@ -73,7 +73,7 @@ def step_record(
 
 def check_head(state: TableState | None, head: TableHead, *, accept_other_log: bool) -> None:
     """Refuse to follow a table into a topic of another one. Raises InvalidRequestError."""
-    if state is None:
+    if state is None or state.newest is None:
         return
     known = state.head
     if known.identity != head.identity and not accept_other_log:
