@@ -19,6 +19,7 @@ import ast
 import json
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +64,7 @@ def figures(root: Path) -> dict[str, int]:
     """Return every figure of the house under `root` by its name."""
     product = _sources(root / PACKAGE)
     tests = _sources(root / "tests")
-    trees = {path: ast.parse(text) for path, text in product.items()}
+    trees = {path: _tree(text) for path, text in product.items()}
     pages = [root / "README.md", root / "CHANGELOG.md", *(root / "docs").rglob("*.md")]
     rooms = Counter(path.parent for path in product)
     functions = [each for path, tree in trees.items() for each in _functions(path, tree)]
@@ -99,7 +100,7 @@ def imports(package: Path) -> dict[str, set[str]]:
     return {
         name: {
             target
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(_tree(path.read_text()))
             for target in _targets(node, modules)
             if target != name
         }
@@ -148,6 +149,11 @@ def _dotted(package: Path, path: Path) -> str:
 
 def _sources(folder: Path) -> dict[Path, str]:
     return {path: path.read_text() for path in sorted(folder.rglob("*.py"))}
+
+
+@cache
+def _tree(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _lines(text: str) -> int:
