@@ -37,7 +37,7 @@ from tierdex.app.http.openapi import describe_service
 from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError
 from tierdex.app.http.rate_limits import RateLimits
 from tierdex.app.http.readiness import Readiness
-from tierdex.app.http.routes import admin, entries
+from tierdex.app.http.routes import admin, entries, lookups, topics
 from tierdex.app.http.routes import messages as log_routes
 from tierdex.app.http.routes import service as about
 from tierdex.app.http.schemas.validation import invalid_request
@@ -132,23 +132,28 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
-    for router in (entries.router, log_routes.router, admin.router, about.router, console_router()):
+    for routes in (entries, lookups, topics, log_routes, admin, about):
         # Not `include_router`: it would match each request twice, and hide the methods of a path.
-        app.router.routes.extend(router.routes)
-    budget = app.state.body_budget = BodyBudget(settings.max_bodies_bytes)
-    app.add_middleware(
-        BodyLimits, settings=settings, budget=budget
-    )  # the last added is the outermost
-    app.add_middleware(Admission, service=service)
-    if settings.compress_above is not None:
-        app.add_middleware(Compression, above=settings.compress_above)
-    app.add_middleware(RequestLog, service=service)
+        app.router.routes.extend(routes.router.routes)
+    app.router.routes.extend(console_router().routes)
+    _add_middleware(app, service)
     app.add_exception_handler(TierdexError, _answer_error)
     app.add_exception_handler(HttpRefusalError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.openapi = lambda: describe_service(app)  # type: ignore[method-assign]
     return app
+
+
+def _add_middleware(app: FastAPI, service: Service) -> None:
+    """Add what is around the routes; the last added is the outermost."""
+    settings = service.settings
+    budget = app.state.body_budget = BodyBudget(settings.max_bodies_bytes)
+    app.add_middleware(BodyLimits, settings=settings, budget=budget)
+    app.add_middleware(Admission, service=service)
+    if settings.compress_above is not None:
+        app.add_middleware(Compression, above=settings.compress_above)
+    app.add_middleware(RequestLog, service=service)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 `python -m tools.generate_docs openapi` writes it to openapi.yaml.
 
-Depends on fastapi, admin_models, message_models, models and problems.
+Depends on fastapi, admin_models, key_models, message_models, models and problems.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from pydantic.json_schema import models_json_schema
 from tierdex import __version__
 from tierdex.app.http.problems import PROBLEM_JSON
 from tierdex.app.http.schemas.admin_models import ExpireOrder, ForgetOrder, ResumeOrder
+from tierdex.app.http.schemas.key_models import Lookups
 from tierdex.app.http.schemas.message_models import MessagesToAppend
-from tierdex.app.http.schemas.models import EntriesToPut, Lookups, Nothing, Problem
+from tierdex.app.http.schemas.models import EntriesToPut, Nothing, Problem
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from tierdex.app.documents import answer_document, json_default
 from tierdex.app.http.codecs.row_text import Texts, rows_as_text
-from tierdex.app.http.schemas.models import Lookup, Lookups
+from tierdex.app.http.schemas.key_models import Lookup, Lookups
 from tierdex.app.http.schemas.validation import validate_json
 from tierdex.errors import InvalidRequestError, UnavailableError
 

@@ -1,6 +1,6 @@
 """Models of the operator's routes: files, nodes, expiry, forgetting, compaction, the service itself.
 
-Depends on pydantic and models.
+Depends on pydantic, fields and models.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from tierdex.app.http.schemas.models import (
-    LOOKUP_EXAMPLE,
+from tierdex.app.http.schemas.fields import (
     ROW,
     AskedTime,
-    Entry,
     Given,
     Int64,
     Key,
-    Missing,
     Offset,
     QueueId,
     Topic,
 )
+from tierdex.app.http.schemas.models import LOOKUP_EXAMPLE, Entry, Missing
 
 
 class File(BaseModel):

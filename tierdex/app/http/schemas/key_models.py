@@ -1,19 +1,71 @@
-"""Models of answers about one key beyond a lookup: its histogram and its journey.
+"""Models of what is asked about keys beyond one lookup: many lookups, a histogram, a journey.
 
-Depends on pydantic and models.
+Depends on pydantic, fields and models.
 """
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from typing import Annotated
 
-from tierdex.app.http.schemas.models import (
-    Entry,
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from typing_extensions import TypedDict
+
+from tierdex.app.http.schemas.fields import (
+    ROW,
+    AskedEnd,
+    AskedTime,
+    Given,
     Int64,
+    Key,
+    Topic,
+    has,
+    must,
+)
+from tierdex.app.http.schemas.models import (
+    LOOKUP_EXAMPLE,
+    Answer,
+    Entry,
     LostOffsets,
     Missing,
     Unasked,
 )
+
+
+class Lookup(TypedDict, total=False):
+    """One lookup of a batch."""
+
+    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
+        **ROW,
+        json_schema_extra={
+            **must({"oneOf": [has("topic", "key"), has("message_id")]}),
+            "example": LOOKUP_EXAMPLE,
+        },
+    )
+    topic: Topic | None
+    key: Key | None
+    message_id: Key | None
+    begin: AskedTime | None
+    end: AskedEnd | None
+    max_count: (
+        Annotated[
+            int,
+            Field(strict=True),
+            WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 10_000}),
+        ]
+        | None
+    )
+
+
+class Lookups(Given):
+    """Many lookups, answered in their order."""
+
+    lookups: Annotated[list[Lookup], Field(fail_fast=True)]
+
+
+class Answers(BaseModel):
+    """One answer for each lookup."""
+
+    answers: list[Answer]
 
 
 class Histogram(BaseModel):

@@ -3,7 +3,7 @@
 Bodies and header values are bytes. JSON has text, so a message says how they are written: `text` (UTF-8)
 or `base64`. What a read answers in one form can be sent back as it is.
 
-Depends on pydantic, models and value_rules.
+Depends on pydantic, fields, models and value_rules.
 """
 
 from __future__ import annotations
@@ -13,18 +13,8 @@ from typing import Annotated, Any, Final, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from tierdex.app.http.schemas.models import (
-    Given,
-    Hint,
-    Int64,
-    Key,
-    Missing,
-    Time,
-    Topic,
-    Unasked,
-    has,
-    must,
-)
+from tierdex.app.http.schemas.fields import Given, Int64, Key, Time, Topic, has, must
+from tierdex.app.http.schemas.models import Hint, Missing, Unasked
 from tierdex.value_rules import INT32_MAX, INT64_MAX, Durability
 
 Encoding = Literal["text", "base64"]

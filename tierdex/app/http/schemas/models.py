@@ -5,134 +5,32 @@ ranges, and makes no object a row. The index checks the rules of text (length in
 characters) and which names go together, in every API alike; the schemas repeat those rules for
 readers. A test (schemathesis) sends what the schemas allow and what they forbid.
 
-Depends on pydantic, clock, times, answer, schema and value_rules.
+Depends on pydantic, fields and answer.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, NotRequired
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from tierdex.clock import SystemClock
-from tierdex.errors import InvalidRequestError
-from tierdex.index_service.answer import Explain  # noqa: TC001 - pydantic reads the annotation
-from tierdex.indexfile.schema import MESSAGE_RANGES
-from tierdex.times import AGO_PATTERN, DATE_PATTERN, RFC3339_PATTERN, parse_time
-from tierdex.value_rules import (
-    INT64_MAX,
-    INT64_MIN,
-    SECONDS,
-    Durability,
+from tierdex.app.http.schemas.fields import (
+    ROW,
+    Given,
+    Int64,
+    Key,
+    Offset,
+    QueueId,
+    Size,
+    Time,
+    Topic,
+    has,
+    must,
+    without_default,
 )
-
-TOPIC_SCHEMA: Final[dict[str, Any]] = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 255,
-    "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$",
-    "description": "1 to 255 bytes of UTF-8, no control characters",
-}
-KEY_SCHEMA: Final[dict[str, Any]] = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": 4096,
-    "description": "at most `max_key_bytes` bytes of UTF-8",
-}
-TIME_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [
-        {"type": "integer", "format": "int64", "minimum": INT64_MIN, "maximum": INT64_MAX},
-        {
-            "type": "string",
-            "pattern": RFC3339_PATTERN,
-            "description": "RFC 3339 with an offset",
-        },
-        {"type": "string", "pattern": DATE_PATTERN, "description": "a day in UTC"},
-    ]
-}
-ASKED_TIME_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [
-        *TIME_SCHEMA["anyOf"],
-        {
-            "type": "string",
-            "pattern": AGO_PATTERN,
-            "description": "before now: `7d` and `-7d` are a week ago; not beside a `cursor`",
-        },
-    ]
-}
-
-
-def _milliseconds(value: Any, **how: Any) -> Any:
-    try:
-        return parse_time(value, field="", **how) if isinstance(value, str) else value
-    except InvalidRequestError as error:
-        raise PydanticCustomError("time", "{reason}", {"reason": error.detail}) from None
-
-
-def given_time(value: Any) -> Any:
-    """Return milliseconds of a text that says when something was; a number may not look like seconds."""
-    if type(value) is int and value in SECONDS:
-        value = str(value)  # which says what is wrong
-    return _milliseconds(value)
-
-
-def asked_time(value: Any) -> Any:
-    """Return milliseconds of a text that says where a range begins: before now, too."""
-    return _milliseconds(value, now_ms=SystemClock().now_ms)
-
-
-def asked_end(value: Any) -> Any:
-    """Return milliseconds of a text that says where a range ends: a day ends with its last one."""
-    return _milliseconds(value, now_ms=SystemClock().now_ms, is_end=True)
-
-
-def _location_field(name: str, number_format: str) -> Any:
-    lowest, highest = MESSAGE_RANGES[name]
-    return Field(strict=True, ge=lowest, le=highest, json_schema_extra={"format": number_format})
-
-
-Topic = Annotated[str, WithJsonSchema(TOPIC_SCHEMA)]
-Key = Annotated[str, WithJsonSchema(KEY_SCHEMA)]
-Int64 = Annotated[
-    int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX, json_schema_extra={"format": "int64"})
-]
-Time = Annotated[Int64, BeforeValidator(given_time), WithJsonSchema(TIME_SCHEMA)]
-AskedTime = Annotated[Int64, BeforeValidator(asked_time), WithJsonSchema(ASKED_TIME_SCHEMA)]
-AskedEnd = Annotated[Int64, BeforeValidator(asked_end), WithJsonSchema(ASKED_TIME_SCHEMA)]
-QueueId = Annotated[int, _location_field("queue_id", "int32")]
-Offset = Annotated[int, _location_field("offset", "int64")]
-Size = Annotated[int, _location_field("size", "int64")]
-ROW: Final = ConfigDict(extra="forbid")
-
-
-class Given(BaseModel):
-    """A body that the service reads: unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-def has(*names: str) -> dict[str, Any]:
-    """Return the rule that these members are there, and not null."""
-    return {
-        "required": list(names),
-        "properties": {name: {"type": ["string", "array"], "minItems": 1} for name in names},
-    }
-
-
-def must(rule: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema's members that demand `rule`.
-
-    Generators of clients take `anyOf` beside `properties` for a union, and drop the properties. Not
-    to break a rule is the same, and they leave `not` alone.
-    """
-    return {"not": {"not": rule}}
-
-
-def _without_default(schema: dict[str, Any]) -> None:
-    del schema["default"]
-
+from tierdex.index_service.answer import Explain  # noqa: TC001 - pydantic reads the annotation
+from tierdex.value_rules import Durability  # noqa: TC001 - pydantic reads the annotation
 
 LOOKUP_EXAMPLE: Final[Any] = {"topic": "orders", "key": "ORDER-8841"}
 _ENTRY_EXAMPLE: Final[dict[str, Any]] = {
@@ -181,7 +79,7 @@ class EntriesToPut(Given):
     durability: Durability = Field(
         "os",
         description="the level to reach, if the query does not say it; none: `os`",
-        json_schema_extra=_without_default,
+        json_schema_extra=without_default,
     )
 
 
@@ -367,43 +265,6 @@ class Answer(BaseModel):
     table: TableSeen | None = Field(
         None, description="where the topic follows a lake's table: entries are its live rows"
     )
-
-
-class Lookup(TypedDict, total=False):
-    """One lookup of a batch."""
-
-    __pydantic_config__ = ConfigDict(  # type: ignore[misc]
-        **ROW,
-        json_schema_extra={
-            **must({"oneOf": [has("topic", "key"), has("message_id")]}),
-            "example": LOOKUP_EXAMPLE,
-        },
-    )
-    topic: Topic | None
-    key: Key | None
-    message_id: Key | None
-    begin: AskedTime | None
-    end: AskedEnd | None
-    max_count: (
-        Annotated[
-            int,
-            Field(strict=True),
-            WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 10_000}),
-        ]
-        | None
-    )
-
-
-class Lookups(Given):
-    """Many lookups, answered in their order."""
-
-    lookups: Annotated[list[Lookup], Field(fail_fast=True)]
-
-
-class Answers(BaseModel):
-    """One answer for each lookup."""
-
-    answers: list[Answer]
 
 
 class TopicInfo(BaseModel):

@@ -3,7 +3,7 @@
 A number is digits, a boolean is `true` or `false`, a time is what `times` says. A name must
 be known and given once; text must be UTF-8. The index checks the meaning of the values.
 
-Depends on pydantic, models, message_models, times, index_service.answer, schema, settings and value_rules.
+Depends on pydantic, fields, message_models, times, index_service.answer, schema, settings and value_rules.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from urllib.parse import parse_qsl
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from tierdex.app.http.schemas.message_models import Encoding  # noqa: TC001 - read by pydantic
-from tierdex.app.http.schemas.models import (
+from tierdex.app.http.schemas.fields import (
     ASKED_TIME_SCHEMA,
     KEY_SCHEMA,
     TOPIC_SCHEMA,
     asked_end,
     asked_time,
 )
+from tierdex.app.http.schemas.message_models import Encoding  # noqa: TC001 - read by pydantic
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.answer import BUCKETS_LEAST, BUCKETS_MOST, DEFAULT_BUCKETS
 from tierdex.indexfile.schema import MESSAGE_RANGES
