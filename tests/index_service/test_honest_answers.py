@@ -13,7 +13,7 @@ from tests.index_service.conftest import offsets, put
 from tierdex.errors import FencedError, IncompleteAnswerError, NodeInUseError
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
-from tierdex.lifecycle.nodes.ownership import retire
+from tierdex.lifecycle.nodes.retiring import retire
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.components import components_of
 

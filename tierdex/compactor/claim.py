@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.manifests.manifest_log import ManifestLog
-    from tierdex.lifecycle.nodes.ownership import ClaimTerms
+    from tierdex.lifecycle.nodes.claim_terms import ClaimTerms
 
 
 class NodeClaim:

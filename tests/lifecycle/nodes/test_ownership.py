@@ -26,7 +26,8 @@ from tierdex.lifecycle.manifests.manifest import (
     RemoveReason,
     Retention,
 )
-from tierdex.lifecycle.nodes.ownership import ClaimTerms, NoMemory, OwnedNode
+from tierdex.lifecycle.nodes.claim_terms import ClaimTerms, NoMemory
+from tierdex.lifecycle.nodes.ownership import OwnedNode
 from tierdex.lifecycle.nodes.shared_node import SharedNode
 from tierdex.lifecycle.paths import StorePaths
 

@@ -16,7 +16,8 @@ from tierdex.fileparts.layout import Part
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
-from tierdex.lifecycle.nodes.ownership import ClaimTerms, OwnedNode
+from tierdex.lifecycle.nodes.claim_terms import ClaimTerms
+from tierdex.lifecycle.nodes.ownership import OwnedNode
 from tierdex.log_service.files.whole_object import check_object, open_grouped_tail
 from tierdex.log_service.levels import Level
 from tierdex.testing.components import components_of

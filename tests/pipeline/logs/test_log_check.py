@@ -14,7 +14,8 @@ from tierdex.clock import ManualClock
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests.manifest import Change, RemoveReason
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog
-from tierdex.lifecycle.nodes.ownership import ClaimTerms, OwnedNode
+from tierdex.lifecycle.nodes.claim_terms import ClaimTerms
+from tierdex.lifecycle.nodes.ownership import OwnedNode
 from tierdex.log_service.notes.carried_notes import row_of_notes
 from tierdex.pipeline.logs.log_check import check_stored_logs
 from tierdex.pipeline.verify_job import check_published

@@ -70,7 +70,7 @@ from tierdex.lifecycle.folders.gap import drop_behind_a_gap
 from tierdex.lifecycle.folders.recovery import apply_recovery, list_folders, plan_recovery
 from tierdex.lifecycle.folders.transition import retire
 from tierdex.lifecycle.manifests.file_row import LOG_KIND
-from tierdex.lifecycle.nodes.ownership import ClaimTerms
+from tierdex.lifecycle.nodes.claim_terms import ClaimTerms
 from tierdex.lifecycle.paths import LOG_FOLDER
 from tierdex.lifecycle.store_time import StoreTime
 

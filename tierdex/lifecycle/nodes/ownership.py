@@ -24,18 +24,17 @@ decision 0028). Only its folder holds the entries that it acknowledged and did n
 owner that takes the node without that folder lists them as `outstanding`, so that answers name
 them.
 
-Depends on changes, file_row, live_record, manifest, manifest_log, owner_voice, standing, storage_layer and
-errors.
+Depends on changes, file_row, live_record, manifest, manifest_log, claim_terms, owner_voice, standing,
+storage_layer and errors.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from tierdex.errors import (
     FencedError,
-    NodeInUseError,
     NotFoundError,
     OwnershipError,
     StoreRefusedError,
@@ -52,8 +51,14 @@ from tierdex.lifecycle.manifests.manifest import (
 )
 from tierdex.lifecycle.manifests.manifest_log import Draft
 from tierdex.lifecycle.manifests.standing import NO_OWNER, is_closed, through_of
+from tierdex.lifecycle.nodes.claim_terms import (
+    ClaimTerms,
+    OwnerMemory,
+    check_silent,
+    tell_following,
+)
 from tierdex.lifecycle.nodes.owner_voice import OwnerVoice, Published, make_voice
-from tierdex.storage_layer.probe import probe, read_store_time
+from tierdex.storage_layer.probe import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,66 +69,6 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 
 logger = logging.getLogger(__name__)
-
-
-class OwnerMemory(Protocol):
-    """The part of a claim that survives its process: in a data folder, DATA/OWNER."""
-
-    number: int  # the newest manifest number that was committed or read
-
-    def holds(self, token: bytes) -> bool:
-        """Return whether `token` is that of a claim which was made, or begun, with this memory."""
-        ...
-
-    def note_claim(self, token: bytes, before: bytes) -> None:
-        """Remember a claim about to be committed on top of that of `before`, durably."""
-        ...
-
-    def note_commit(self, number: int) -> None:
-        """Remember the newest known manifest number."""
-        ...
-
-
-class NoMemory:
-    """The memory of an owner without a folder: it never had the node before."""
-
-    number = 0
-
-    def holds(self, token: bytes) -> bool:
-        return False
-
-    def note_claim(self, token: bytes, before: bytes) -> None:
-        """Do nothing."""
-
-    def note_commit(self, number: int) -> None:
-        """Do nothing."""
-
-
-NO_MEMORY: Final = NoMemory()
-
-
-def _permit(state: ManifestState, is_ours: bool, is_over: bool) -> None:
-    """Permit every claim."""
-
-
-class ClaimTerms(NamedTuple):
-    """How a node may be claimed, and by whom.
-
-    `voice` tells what is published; None: of an owner without a folder. `check` is called with the state
-    that is to be claimed, whether it is ours already, and whether its owner ended with everything
-    published: it may raise, before anything is committed.
-
-    A living owner had a heartbeat within `takeover_after_s` seconds: its node is taken only with
-    `takeover`. An owner that ended in order, with nothing unpublished, is followed at once.
-    `accept_rollback` takes it also when the store knows less of the node than before.
-    """
-
-    memory: OwnerMemory = NO_MEMORY
-    voice: OwnerVoice | None = None
-    takeover_after_s: float = 0.0
-    takeover: bool = False
-    accept_rollback: bool = False
-    check: Callable[[ManifestState, bool, bool], None] = _permit
 
 
 class OwnedNode:
@@ -168,10 +113,10 @@ class OwnedNode:
             is_ours = state.owner == NO_OWNER or memory.holds(state.owner)
             is_over = is_closed(state, log.live)
             if not (is_ours or is_over or terms.takeover or terms.accept_rollback):
-                _check_silent(log, state, ids, terms)
+                check_silent(log, state, ids, terms)
             terms.check(state, is_ours, is_over)
             if is_over and not is_ours:
-                _tell_following(state, memory)
+                tell_following(state, memory)
             through, outstanding = _inherit(log, memory, voice, has_all=terms.accept_rollback)
             if outstanding:
                 owners = {owner.hex(): through for owner, through in outstanding.items()}
@@ -362,98 +307,3 @@ def _inherit(
     if not ours and voice.folder_from is not None:
         ours.append(voice.folder_from)  # of a program that said nothing, or given up and come back
     return min([voice.time.opened_ms, *ours]), {} if has_all else outstanding
-
-
-def retire(log: ManifestLog, ids: IdSource) -> ManifestState:
-    """Give up the node's acknowledged entries that were never published.
-
-    Returns the state after the commit.
-
-    A living owner is left alone: only the entries that earlier owners left outstanding are given
-    up. The commit is made in the owner's name and fences no owner. An owner that was given up and
-    still lives makes its entries count again with its next heartbeat. Raises NodeInUseError when only a
-    living owner has unpublished entries, OwnershipError for a shared node, NotFoundError, and as
-    the log.
-    """
-    log.refresh_live()
-    live, silent_s, until_s = log.live, 0.0, 0.0
-    if live is not None and log.state.names_owner_of(live) and not live.is_closed:
-        silent_s, until_s = _silent_s(log, log.state, ids), 3 * live.interval_ms / 1000
-    lives = silent_s < until_s
-
-    def draft(state: ManifestState) -> Draft | None:
-        _check_owned(state)
-        if lives and not state.outstanding:
-            raise NodeInUseError(
-                f"the owner of node {state.node} is alive and publishes its entries: nothing to give up. "
-                f"Its last heartbeat is {silent_s:.0f} s old; a node can be retired after {until_s:.0f} s",
-                node=state.node,
-            )
-        if not state.outstanding and (state.is_retired or is_closed(state, log.live)):
-            return None
-        change = Change(outstanding={}) if lives else Change(retires=True)
-        return Draft(NodeKind.OWNED, state.epoch, state.owner, change)
-
-    return log.commit(draft)
-
-
-def _check_owned(state: ManifestState) -> None:
-    if not state.number:
-        raise NotFoundError(f"there is no node {state.node}: is its name right?")
-    if state.kind is NodeKind.SHARED:
-        raise OwnershipError(f"node {state.node} is shared by jobs and has no unpublished entries")
-
-
-def _check_silent(log: ManifestLog, state: ManifestState, ids: IdSource, terms: ClaimTerms) -> None:
-    """Raise NodeInUseError when the node's owner, if it has one, has a recent heartbeat."""
-    after_s = terms.takeover_after_s
-    if after_s <= 0:
-        return
-    silent_s = _silent_s(log, state, ids)
-    if silent_s >= after_s:
-        logger.warning("taken over", extra={"node": log.node, "silent_s": round(silent_s)})
-        return
-    ago = f"{max(silent_s, 0):.0f} s ago"
-    if log.live is not None and state.names_owner_of(log.live) and log.live.is_closed:
-        what = (
-            f"the owner of node {log.node} ended {ago}, and its data folder holds entries that are not "
-            "published: open the node with that folder, or publish them first (`tierdex compact --roll`)"
-        )
-    else:
-        what = (
-            f"node {log.node} has another owner, whose last heartbeat was {ago}: it would be fenced"
-        )
-    if terms.memory.number:
-        what += (
-            f". This folder had the node before; another owner followed it (epoch {state.epoch})"
-        )
-    raise NodeInUseError(
-        f"{what}. Use another node (node=NAME, --set node=NAME), or --url where it "
-        f"serves; if its owner is gone for good, use --take-over (takeover=True). Without it a node "
-        f"is taken over {after_s:g} s after the last heartbeat (takeover_after)",
-        node=log.node,
-    )
-
-
-def _tell_following(state: ManifestState, memory: OwnerMemory) -> None:
-    """Warn that the node continues from a folder that was closed in order, with everything published."""
-    if memory.number:
-        logger.warning(
-            "this folder had the node before, and goes on where another owner ended",
-            extra={"node": state.node, "epoch": state.epoch},
-        )
-    else:
-        logger.info("follows an owner that ended", extra={"node": state.node, "epoch": state.epoch})
-
-
-def _silent_s(log: ManifestLog, state: ManifestState, ids: IdSource) -> float:
-    """Return the seconds since the last heartbeat of the node's owner, by the store's clock."""
-    heartbeats_ms = []
-    for key in (log.paths.manifest(state.number), log.paths.hint):
-        try:
-            heartbeats_ms.append(log.store.head(key).modified_ms)
-        except NotFoundError:
-            continue
-    # After the heartbeats were read: one in between counts as now.
-    now_ms = read_store_time(log.store, log.paths.prefix, ids)
-    return (now_ms - max(heartbeats_ms, default=now_ms)) / 1000

@@ -1,6 +1,6 @@
 """`tierdex nodes`: the nodes of a store, how far each has published; `tierdex nodes retire NAME`.
 
-Depends on index_service.opening.retiring and the rest of app.cli.
+Depends on lifecycle.nodes.retiring and the rest of app.cli.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def retire(
     data folder is lost; otherwise start its owner again, or publish the folder with
     `tierdex adopt`.
     """
-    from tierdex.index_service.opening.retiring import retire_node
+    from tierdex.lifecycle.nodes.retiring import retire_node
 
     retire_node(folder.target.store_place, node, folder.target.settings)
     say(f"retired: the unpublished entries of node {node} are given up")
