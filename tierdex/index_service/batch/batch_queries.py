@@ -1,7 +1,7 @@
 """Many lookups in one call: checked, looked up together, answered as entries or as one Arrow table.
 
-Loaded when the first batch comes, with pyarrow. Depends on arrow_table, lookup_columns, newest,
-query and indexfile.
+Loaded when the first batch comes, with pyarrow. Depends on arrow_table, local_table,
+lookup_columns, query and indexfile.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.batch.arrow_table import table_of
+from tierdex.index_service.batch.local_table import local_table
 from tierdex.index_service.batch.lookup_columns import (
     lookups_of_dicts,
     lookups_of_table,
     plain_lookups_of,
 )
-from tierdex.index_service.batch.newest import newest_table
 from tierdex.index_service.query.answers import answers_of
 from tierdex.indexfile.plain_keys import NotPlainError
 
@@ -62,9 +62,9 @@ def table_of_batch(
 
     Raises InvalidRequestError, and IncompleteAnswerError when `fail`.
     """
-    newest, lookups = _newest_or_lookups(executor, table, max_count, at_once=False)
-    if lookups is None:
-        return newest
+    found, lookups = _local_or_lookups(executor, table, max_count, at_once=False)
+    if lookups is None or found is not None:
+        return found
     result = executor.run(lookups, peer_round=peer_round)
     if fail:
         result.refuse_incomplete()
@@ -78,17 +78,13 @@ def table_at_once(executor: LookupExecutor, table: Any, *, max_count: int) -> An
 
     Raises InvalidRequestError.
     """
-    newest, lookups = _newest_or_lookups(executor, table, max_count, at_once=True)
-    if lookups is None:
-        return newest
-    result = executor.run_at_once(lookups)
-    return None if result is None else table_of(result)
+    return _local_or_lookups(executor, table, max_count, at_once=True)[0]
 
 
-def _newest_or_lookups(
+def _local_or_lookups(
     executor: LookupExecutor, table: Any, max_count: int, *, at_once: bool
-) -> tuple[Any, Lookups | None]:
-    """Return the table that the fast path makes, or what the general path needs."""
+) -> tuple[Any | None, Lookups | None]:
+    """Return the table that local files alone give (None: they do not), or what the general path needs."""
     if not isinstance(table, pa.Table | pa.RecordBatch):
         raise InvalidRequestError(
             "must be an Arrow table with the columns topic and key, or message_id; `query_batch` takes "
@@ -98,9 +94,7 @@ def _newest_or_lookups(
     plain = plain_lookups_of(executor.settings, table, max_count)
     if plain is not None:
         with suppress(NotPlainError):  # some key is wrong, or beyond ASCII: each is looked at
-            if max_count == 1 and executor.peers is None:
-                newest = newest_table(executor, plain, at_once=at_once)
-                if newest is not None:
-                    return newest, None
-            return None, plain.columns()
-    return None, lookups_of_table(executor.settings, table, max_count)
+            found = local_table(executor, plain, at_once=at_once)
+            return (found, None) if found is not None else (None, plain.columns())
+    lookups = lookups_of_table(executor.settings, table, max_count)
+    return local_table(executor, lookups, at_once=at_once), lookups

@@ -37,7 +37,7 @@ _STRING, _LARGE_STRING = pa.string(), pa.large_string()
 _INDEX = pa.int32()
 _TEXT = pa.dictionary(_INDEX, _STRING)
 _OFFSET_BYTES = {_STRING: 4, _LARGE_STRING: 8}
-_PLAIN_FIELDS = ("topic", "key")
+_PLAIN_FIELDS = ["topic", "key"]
 
 
 def lookups_of_dicts(settings: Settings, lookups: object, max_count: int | None = None) -> Lookups:
@@ -156,17 +156,21 @@ def plain_lookups_of(settings: Settings, table: Any, max_count: int) -> PlainLoo
     """
     if not 0 < table.num_rows <= settings.max_lookups:
         return None
-    if sorted(table.column_names) != ["key", "topic"]:
+    names = table.column_names
+    if names != _PLAIN_FIELDS and names != _PLAIN_FIELDS[::-1]:
         return None
     check_integer(max_count, "max_count", 1, settings.max_count_limit)
-    pieces = [table] if isinstance(table, pa.RecordBatch) else table.to_batches()
-    if len(pieces) != 1:
-        return None
-    topic = _one_topic(pieces[0].column("topic"))
+    columns = table.columns
+    if not isinstance(table, pa.RecordBatch):
+        if columns[0].num_chunks != 1 or columns[1].num_chunks != 1:
+            return None
+        columns = [column.chunk(0) for column in columns]
+    texts, topics = columns if names[0] == "key" else columns[::-1]
+    topic = _one_topic(topics)
     if topic is None:
         return None
     try:
-        keys = plain_keys_of(pieces[0].column("key"), topic, settings.max_key_bytes, is_text=False)
+        keys = plain_keys_of(texts, topic, settings.max_key_bytes, is_text=False)
     except NotPlainError:
         return None
     return PlainLookups(topic, keys, max_count)

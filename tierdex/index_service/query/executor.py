@@ -14,8 +14,9 @@ A file that cannot be read ends up in `missing`; it never looks like "not found"
 gone means that the plan is old: refresh, plan again once. A page that a cursor's place does not tell is
 taken by a walk (paging.py).
 
-A single query is a batch of one. Two fast paths stay beside this one, each held to it by a property test:
-`in_memory` (a local key: 1.6 us against 40) and `batch/newest` (a table of 1,000 keys: 0.1 ms against 0.36).
+A single query is a batch of one. Two doors ask local files before this one, by searches of the same kernels,
+and each is held to it by a property test: `in_memory` (a local key: 1.6 us against 40) and
+`batch/local_table` (a table of 1,000 keys: 0.1 ms against 0.36).
 
 Depends on walk, matches, paging, peers, stages, trace, readers, requests, view, lifecycle, answer,
 settings and errors.
@@ -155,27 +156,6 @@ class LookupExecutor:
         watch = result.trace.stages
         watch.enter("answer")
         self.stage_times.add(watch.seconds)
-
-    def run_at_once(self, lookups: Lookups) -> Result | None:
-        """Look up everything in local files, quickly, with nothing missing; None: that is not enough.
-
-        For callers that must not wait. None says nothing about the keys.
-        """
-        if self.peers is not None:
-            return None
-        freshness = self.read_view.freshness  # before the files: its `as_of` must not promise more
-        forgotten, trace = freshness.forgotten, Trace(self.clock)
-        with self.table.snapshot() as snapshot:
-            files = snapshot.file_list
-            budget = _budget(AT_ONCE, AT_ONCE, 0, lookups.count)
-            walk = Walk(self, lookups, files, trace, budget, forgotten=forgotten, may_replan=False)
-            if not walk.run_at_once():
-                return None
-        self._hide_tables(walk)
-        # After the files: what is missing is named before it leaves the table.
-        if not self.is_still_fresh(freshness):
-            return None
-        return Result(walk.matches, files, [], freshness.as_of, None, trace, 0)
 
     def is_still_fresh(self, freshness: Freshness) -> bool:
         """Return whether nothing is missing for any lookup, as it was before the files."""

@@ -80,6 +80,20 @@ class FiltersAhead:
             self._fetch_from(handle)
         return handle
 
+    def more(self, fits: Callable[[FileHandle], bool], most: int) -> list[FileHandle]:
+        """Return the files that follow, as long as they fit, at most so many; nothing is fetched for them."""
+        found: list[FileHandle] = []
+        while len(found) < most:
+            if not self._waiting:
+                handle = next(self._candidates, None)
+                if handle is None:
+                    break
+                self._waiting.append(handle)
+            if not fits(self._waiting[0]):
+                break
+            found.append(self._waiting.popleft())
+        return found
+
     def _is_cold(self, handle: FileHandle) -> bool:
         if not isinstance(handle.reader, PublishedFile):
             return False

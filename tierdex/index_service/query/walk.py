@@ -1,14 +1,15 @@
 """One pass over the files of a snapshot for a batch of lookups, newest file first.
 
-**Many lookups** share each file: it is searched once for all that still want entries, the ranges of a
-published one side by side, and sidecars that are not here a few at a time. Each may look at its share of
+**Many lookups** share each file: it is searched once for all that still want entries, local files that
+follow each other in one step (local_run.py), the ranges of a published one side by side, and sidecars that
+are not here a few at a time. Each may look at its share of
 what the batch may cost: a lookup that is cut before it has enough is parked, and goes on alone, from the
 place where it stopped, when all others are done. So a hot key, or keys that were chosen to collide, cost
 the others nothing.
 
 **One lookup** goes on in the same file until it has enough, and takes only what belongs to its page.
 
-Depends on matches, paging, plan, filters_ahead, single_search, trace, readers, requests,
+Depends on matches, paging, plan, filters_ahead, local_run, single_search, trace, readers, requests,
 indexfile, lifecycle, answer and errors.
 """
 
@@ -29,6 +30,12 @@ from tierdex.errors import (
 )
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.query.filters_ahead import FiltersAhead
+from tierdex.index_service.query.local_run import (
+    FILES_AT_ONCE,
+    lies_in_run,
+    matches_of_run,
+    run_of_lookups,
+)
 from tierdex.index_service.query.matches import FileMatches, FileMissing, Matches
 from tierdex.index_service.query.paging import WalkNeededError
 from tierdex.index_service.query.plan import Plan
@@ -66,10 +73,6 @@ class PlanIsOldError(Exception):
     """A listed object is gone: refresh and plan again."""
 
 
-class WouldWaitError(Exception):
-    """A file is not local: searching it may take a request."""
-
-
 class WalkOwner(Protocol):
     """The part of the executor that a walk uses."""
 
@@ -103,7 +106,6 @@ class Walk:
         self._lookups = lookups
         self._trace = trace
         self._may_replan = may_replan
-        self._is_local_only = False
         self._parked: dict[int, tuple[FileHandle, int]] = {}  # where each lookup goes on alone
         self._is_parked = np.zeros(lookups.count, bool)
 
@@ -120,16 +122,6 @@ class Walk:
             self._go_together()
             self._go_on(page)
 
-    def run_at_once(self) -> bool:
-        """Search local files, none twice; say whether that answers everything."""
-        self._is_local_only = True
-        if self._lookups.count:
-            try:
-                self._go_together()
-            except WouldWaitError:
-                return False
-        return not self._parked and not self.matches.missing
-
     def rest(self) -> Iterator[tuple[FileHandle, str]]:
         """Yield the files that were not searched, with the reason: O(files)."""
         rest = Plan(self.files, self._lookups).rest(self._trace.file_ids())
@@ -145,7 +137,9 @@ class Walk:
         try:
             while (handle := ahead.next()) is not None:
                 wanted = self._wanted_of(handle)
-                if len(wanted):
+                if len(wanted) and lies_in_run(handle):
+                    self._search_run([handle, *ahead.more(lies_in_run, FILES_AT_ONCE - 1)])
+                elif len(wanted):
                     try:
                         self._search_together(handle, wanted, ahead)
                     except SEARCH_ERRORS as error:
@@ -183,8 +177,6 @@ class Walk:
         limits = np.minimum(lookups.max_count[wanted] - counts[wanted], share.rows)
         search = FileSearch(lookups, wanted, limits, None, share.items)
         reader, meter = query_reader(handle.reader), FileMeter(self._budget)
-        if self._is_local_only and not reader.is_local:
-            raise WouldWaitError
         self._trace.stages.enter("local" if reader.is_local else "store")
         try:
             ahead.wait_for(handle, meter)
@@ -201,6 +193,46 @@ class Walk:
             places = answer.found.following[cut[want]].tolist()
             for number, place in zip(numbers[want].tolist(), places, strict=True):
                 self._parked[number] = handle, place
+
+    def _search_run(self, handles: list[FileHandle]) -> None:
+        """Search local files in one step; one by one, where one of them cannot be read."""
+        wants = self._wants()
+        self._trace.stages.enter("local")
+        try:
+            share = self._budget.work_limit().share_of(int(np.count_nonzero(wants)))
+            left = np.minimum(self._lookups.max_count - self.matches.counts, share.rows)
+            search = run_of_lookups(
+                handles, self._lookups, np.where(wants, left, 0), self._hides,
+                most_items=share.items, drops_repeats=not self._may_be_forgotten,
+            )  # fmt: skip
+            search.run()
+        except SEARCH_ERRORS as error:
+            if len(handles) == 1:
+                self._note_missing(handles[0], error, self._wanted_of(handles[0]))
+                return
+            for handle in handles:
+                self._search_run([handle])
+            return
+        finally:
+            self._trace.stages.enter("plan")
+        FileMeter(self._budget).charge(search.items, search.row_count)
+        is_first = not self.matches.counts.any()
+        for found in matches_of_run(handles, search):
+            if self._may_be_forgotten:
+                self.matches.add(self._shown(found))
+            else:
+                self.matches.add(found if is_first else self.matches.without_repeats(found))
+        # What stopped for want of leave, or before what was a repeat, goes on alone.
+        stopped, files, places = search.stopped()
+        for number in np.flatnonzero(stopped & self._wants() & (files < len(handles))).tolist():
+            self._is_parked[number] = True
+            self._parked[number] = handles[files[number]], int(places[number])
+
+    @property
+    def _may_be_forgotten(self) -> bool:
+        """Say whether rows must be looked at: of repeats, the newest that is shown stands for them all."""
+        forgotten = self._forgotten
+        return bool(forgotten) and bool(forgotten.are_asked(self._lookups.hashes).any())
 
     def _shown(self, found: FileMatches) -> FileMatches:
         """Return the rows that are not hidden, without repeats."""

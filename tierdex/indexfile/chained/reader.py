@@ -3,7 +3,7 @@
 The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
 in one step, after the batch is real. Never waits for a writer.
 
-Depends on fileparts, proof, layout, lookup, schema, row_bounds and batch_statistics.
+Depends on fileparts, column_search, proof, layout, lookup, schema, row_bounds and batch_statistics.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.proof import Proof, prove
+from tierdex.indexfile.column_search import SearchedFile, search_file
+from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
 from tierdex.indexfile.row_bounds import RowBounds, RowMeasure
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 
@@ -132,7 +134,21 @@ class ChainedReader:
         Hash, kind, topic and times are compared. Sees what is published when it begins. Raises
         CorruptFileError.
         """
-        return self._view.search(wanted, self.published)
+        file = self.searched(wanted.tags)._replace(least_time=TIME_MIN, greatest_time=TIME_MAX)
+        return search_file(file, wanted, self.schema.dtype)
+
+    def searched(
+        self,
+        tags: np.ndarray,
+        *,
+        hidden: np.ndarray | None = None,
+        topics: np.ndarray | None = None,
+    ) -> SearchedFile:
+        """Return what a `ColumnSearch` knows of this file, as far as it is published now."""
+        view, (rows, _, least, greatest) = self._view, self._published.tolist()
+        return SearchedFile(
+            view, view.damage, view.place, 0, 0, rows, least, greatest, tags, hidden, topics
+        )
 
     @property
     def finder_places(self) -> tuple[int, int]:
@@ -140,10 +156,6 @@ class ChainedReader:
         published. They last as long as the file.
         """
         return address(self._view_place), address(self._seen)
-
-    def take_newest(self, arguments: int) -> tuple[int, int]:
-        """Fill columns with the newest match of many keys; what `NewestColumns` calls."""
-        return self._view.take_newest(arguments)
 
     def tag_of(self, topic: str | None, kind: int) -> int:
         """Return the tag that items of (topic, kind) have; TAG_NONE when there are none."""

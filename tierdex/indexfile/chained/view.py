@@ -1,11 +1,10 @@
-"""Reading a chained file's items: one key, many keys, all rows in hash order.
+"""A chained file's items in memory: what searches read, and all rows in hash order.
 
 A view is the memory that lookups read: slots and rows of one mapping (or private slots), and for a
 sealed file the checksums of its blocks and the byte map of those that were verified. It is immutable
 but for that map, and safe to share; a file replaces its view as a whole.
 
-Depends on layout, kernels.chain_lookup, kernels.chain_walk, checksum, fileparts, chain_columns, lookup and
-work_limit.
+Depends on layout, kernels.chain_lookup, kernels.chain_walk, checksum and fileparts.
 """
 
 from __future__ import annotations
@@ -19,11 +18,8 @@ from tierdex.fileparts.kernels.checksum import block_checksums
 from tierdex.fileparts.layout import BLOCK_BYTES
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.kernels import chain_columns as columns_k
 from tierdex.indexfile.chained.kernels import chain_lookup as k
 from tierdex.indexfile.chained.kernels import chain_walk as walk_k
-from tierdex.indexfile.lookup import DONE, START, Found, Search
-from tierdex.indexfile.work_limit import NO_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -98,84 +94,17 @@ class ChainedView:
         bad: list[int] = np.flatnonzero(found != checksums).tolist()
         return bad
 
-    def damage(self, answer: int) -> CorruptFileError:
+    def damage(self, answer: int, _: int = 0) -> CorruptFileError:
         """Return the error that a kernel's negative answer stands for."""
         if answer == k.BAD_CHAIN:
             return CorruptFileError(self.path, "a chain links to a row that cannot be")
         return CorruptFileError(self.path, f"checksum of block {k.BAD_BLOCK - answer} differs")
-
-    # -- many keys -----------------------------------------------------------------------------------
-
-    def search(self, wanted: Search, published: int) -> Found:
-        """Return the newest matches of each lookup among the rows up to `published`.
-
-        Places are row numbers. Raises CorruptFileError.
-        """
-        count = len(wanted.hashes)
-        if count == 1 and wanted.room == wanted.limits[0]:
-            return self._search_one(wanted, published)
-        offsets, following = np.zeros(count + 1, np.int64), np.empty(count, np.int64)
-        columns = (*wanted[:5], wanted.places, following)
-        places = [0 if column is None else address(column) for column in columns]
-        search = np.array([*places, published, count, wanted.most_items], np.int64)
-        numbers = np.empty(wanted.room, np.int64)
-        done, items = 0, 0
-        while True:
-            done, walked = k.find_matches(
-                self.array, search, done, address(offsets), address(numbers), len(numbers)
-            )
-            items += walked
-            if done < 0:
-                raise self.damage(done)
-            if done == count:
-                break
-            numbers = np.concatenate([numbers, np.empty(len(numbers), np.int64)])
-        numbers = numbers[: offsets[-1]]
-        return Found(offsets, self._gather(numbers), numbers, following, items)
-
-    def _search_one(self, wanted: Search, published: int) -> Found:
-        """Do as `search` for a single lookup: there is nothing to walk side by side."""
-        place = START if wanted.places is None else int(wanted.places[0])
-        if place != START and not 1 <= place <= published:
-            return Found.nothing(1, self.dtype)  # a place that this file cannot have
-        room = wanted.room
-        numbers, raw = np.empty(room, np.int64), np.empty(room * self.item_bytes, np.uint8)
-        found, cursor, walked = k.walk_chain(
-            self.array,
-            int(wanted.hashes.view(np.int64)[0]),
-            int(wanted.tags[0]),
-            int(wanted.begin[0]),
-            int(wanted.end[0]),
-            published,
-            place,
-            room,
-            wanted.most_items,
-            address(numbers),
-            address(raw),
-        )
-        if found < 0:
-            raise self.damage(found)
-        rows = raw[: found * self.item_bytes].view(self.dtype)
-        return Found(
-            np.array([0, found]), rows, numbers[:found], np.array([cursor or DONE]), walked
-        )
 
     def _gather(self, numbers: np.ndarray) -> np.ndarray:
         """Return copies of the rows with these numbers (i8)."""
         raw = np.empty(len(numbers) * self.item_bytes, np.uint8)
         k.gather_rows(self.array, address(numbers), len(numbers), address(raw))
         return raw.view(self.dtype)
-
-    def take_newest(self, arguments: int) -> tuple[int, int]:
-        """Fill columns with the newest match of many keys; see kernels.chain_columns.
-
-        Returns the keys found, or NOT_PLAIN, and the items walked. Raises CorruptFileError,
-        BudgetExceededError.
-        """
-        found, walked = columns_k.take_newest(self.array, arguments)
-        if found < 0 and found != columns_k.NOT_PLAIN:
-            raise NO_LIMIT.refuse() if found == k.TOO_MUCH else self.damage(found)
-        return found, walked
 
     # -- all rows ------------------------------------------------------------------------------------
 

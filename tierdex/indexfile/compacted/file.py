@@ -6,7 +6,8 @@ searches what was read. Small parts are verified when the file is opened, direct
 partitions and mapped pages when first used, fetched pages always: damage raises CorruptFileError and
 is never an answer.
 
-Depends on fileparts, check, page_batch, page_lookup, page_range, sidecar, header, layout, lookup and schema.
+Depends on fileparts, check, column_search, page_batch, page_lookup, page_range, sidecar, header, layout,
+lookup and schema.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tierdex.fileparts.footer import Footer, read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
 from tierdex.fileparts.memory import address, thread_buffer
 from tierdex.indexfile import layout
+from tierdex.indexfile.column_search import SearchedFile
 from tierdex.indexfile.compacted.check import find_damage
 from tierdex.indexfile.compacted.kernels import page_batch as batch
 from tierdex.indexfile.compacted.kernels import page_lookup as k
@@ -195,6 +197,21 @@ class CompactedFile(Sidecar):
     def tags_of(self, topics: Sequence[str | None], kind: int) -> np.ndarray:
         """Return the tag (u4[n]) of each topic, as `tag_of` does."""
         return np.array([self.tag_of(topic, kind) for topic in topics], np.uint32)
+
+    def searched(
+        self,
+        tags: np.ndarray,
+        *,
+        hidden: np.ndarray | None = None,
+        topics: np.ndarray | None = None,
+    ) -> SearchedFile:
+        """Return what a `ColumnSearch` knows of this file, whose pages are mapped."""
+        assert self._pages is not None
+        told = self.statistics
+        return SearchedFile(
+            self, self.damage, 0, self.address, told.items_per_page, 0, told.min_time, told.max_time,
+            tags, hidden, topics,
+        )  # fmt: skip
 
     def find_few(
         self,

@@ -1,7 +1,7 @@
 """The bounds of the keys of a batch of lookups in their column, and whether all keys are plain.
 
 A caller's batch is not trusted, but nearly always it is plain: ASCII keys that lie in the column.
-`key_column` hashes them apart, `chain_columns` while it walks.
+`key_column` hashes them apart, `column_search` while it walks.
 
 Depends on fileparts.
 """

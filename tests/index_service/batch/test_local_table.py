@@ -1,4 +1,4 @@
-"""The fast path of the newest entries gives what the general path gives, or leaves it to it."""
+"""The table that local files give is what the general path gives, or is left to it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tierdex.clock import ManualClock
 from tierdex.errors import TierdexError
 from tierdex.ids import SeededIds
 from tierdex.index_service.batch.arrow_table import table_of
+from tierdex.index_service.batch.local_table import local_table
 from tierdex.index_service.batch.lookup_columns import lookups_of_table, plain_lookups_of
-from tierdex.index_service.batch.newest import newest_table
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
@@ -30,8 +30,12 @@ STEP = st.one_of(
     steps=st.lists(STEP, min_size=1, max_size=8),
     asked=st.lists(st.sampled_from([*KEYS, "absent", "é"]), min_size=1, max_size=40),
     retention=st.sampled_from([None, 5.0]),
+    max_count=st.sampled_from([1, 2, 64]),
+    by_id=st.sampled_from([None, "a", "any"]),
 )
-def test_newest_entries_equal_those_of_the_general_path(tmp_path_factory, steps, asked, retention):
+def test_its_table_equals_that_of_the_general_path(
+    tmp_path_factory, steps, asked, retention, max_count, by_id
+):
     clock, ids = ManualClock(), SeededIds(1)
     store = FaultyStore(MemoryStore(), ids=ids, clock=clock)
     more = {} if retention is None else {"topic_retention": {"a": retention}}
@@ -50,22 +54,33 @@ def test_newest_entries_equal_those_of_the_general_path(tmp_path_factory, steps,
                     pass  # what can be done here was done
             else:
                 for topic, key, offset in step:
-                    put(index, key, offset, topic=topic)
+                    put(index, key, offset, topic=topic, message_id=key)
             clock.advance(2)
         index.flush("os")
         index.refresh()
         published = any(file.state == "uploaded" for file in index.files())
         executor = components_of(index).queries
-        table = pa.table({"topic": ["a"] * len(asked), "key": asked})
-        lookups = lookups_of_table(executor.settings, table, 1)
-        expected = table_of(executor.run(lookups))
-        assert index.query_batch_arrow(table).to_pylist() == expected.to_pylist()
-        if "é" not in asked:
-            plain = plain_lookups_of(executor.settings, table, 1)
-            for at_once in (False, True):
-                newest = newest_table(executor, plain, at_once=at_once)
+        columns = {"key" if by_id is None else "message_id": asked}
+        if by_id != "any":
+            columns["topic"] = ["a"] * len(asked)
+        table = pa.table(columns)
+        lookups = lookups_of_table(executor.settings, table, max_count)
+        expected = table_of(executor.run(lookups)).to_pylist()
+        assert index.query_batch_arrow(table, max_count=max_count).to_pylist() == expected
+        name = {} if by_id == "any" else {"topic": "a"}
+        for number, text in enumerate(asked):
+            name["key" if by_id is None else "message_id"] = text
+            single = index.query(**name, max_count=max_count).entries
+            own = [row for row in expected if row["lookup"] == number]
+            assert [entry.offset for entry in single] == [row["offset"] for row in own]
+            assert [entry.topic for entry in single] == [row["topic"] for row in own]
+            assert [entry.file_id for entry in single] == [row["file_id"] for row in own]
+        plain = plain_lookups_of(executor.settings, table, max_count)
+        for at_once in (False, True):
+            for each in (lookups, plain):
+                if each is None or (each is plain and "é" in asked):
+                    continue
+                found = local_table(executor, each, at_once=at_once)
                 # An entry that is about to fade ends the freshness of the view.
-                assert newest is not None or published or retention is not None
-                assert newest is None or newest.to_pylist() == expected.to_pylist()
-                general = executor.run_at_once(lookups)
-                assert general is None or table_of(general).equals(expected)
+                assert found is not None or published or retention is not None
+                assert found is None or found.to_pylist() == expected
