@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from tierdex.logfile.messages import MessageBatch
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message. `headers` are (name, value); times int64 ms."""
 
     topic: str
@@ -142,7 +141,7 @@ class ExpiredMessage(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FoundMessages:
     """The messages of a key or message ID, newest first.
 

@@ -22,6 +22,8 @@ from tierdex.log_service.answer import AppendReceipt, FoundMessages, ReadAnswer
 from tierdex.log_service.append.given_messages import GivenMessages
 from tierdex.log_service.checked_appends import CheckedAppends
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
+from tierdex.log_service.keys.key_lookups import BegunGet, Lookup, find_messages
+from tierdex.log_service.keys.memory_gets import MemoryGets
 from tierdex.log_service.levels import LEVELS, Level
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.read.queue_reader import DEFAULT_GROUP, QueueReader
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.keys.followed_index import FollowedIndex
     from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.log_service.log_components import LogComponents
+    from tierdex.log_service.read_policy import ReadLimits
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.storage_layer.base import Store
     from tierdex.value_rules import Durability, Keys, ReadPolicyName
@@ -63,6 +66,7 @@ class MessageLog(OperatedLog):
     def __init__(self, components: LogComponents) -> None:
         super().__init__(components, CheckedReads(components))
         self._appends = CheckedAppends(components, self.end_offsets)
+        self._gets = MemoryGets(components)
         tell_child(self._after_fork)
 
     def _after_fork(self) -> None:
@@ -475,7 +479,6 @@ class MessageLog(OperatedLog):
 
     # -- keys --------------------------------------------------------------------------------------------
 
-    @with_disk_errors
     def get(
         self,
         topic: str | None = None,
@@ -498,28 +501,46 @@ class MessageLog(OperatedLog):
         not indexed yet. A log that is only read gives what is not indexed beyond `max_count`. `hints` is as
         in `Index.query`.
         """
+        begun = None
+        if cursor is None and policy is None and fresh_within is None:
+            told = self._gets.find(topic, key, message_id, begin, end, max_count, visible)
+            if not isinstance(told, FoundMessages):
+                begun = told
+            elif told.messages or not hints:
+                return told
+        first, last = optional_ms(begin, "begin"), optional_ms(end, "end", is_end=True)
+        asked = Lookup(topic, key, message_id, first, last, max_count, cursor, fresh_within)
+        return self._find(asked, self._reads.limits_of_one(visible, policy), begun, hints=hints)
+
+    @with_disk_errors
+    def _find(
+        self, lookup: Lookup, limits: ReadLimits, begun: BegunGet | None, *, hints: bool
+    ) -> FoundMessages:
+        """Find the messages one by one, after what was `begun`."""
         self._components.check_open()
-        limits = self._reads.limits_of_one(visible, policy)
         log_index = self._asked_index()
         self._reads.refresh_when_due(at_once=True)
         if limits.level is Level.RECEIVED and self._components.writing is not None:
             self.flush("os")  # an index has what is written
-        from tierdex.log_service.keys.key_lookups import Lookup, find_messages
-
-        first, last = optional_ms(begin, "begin"), optional_ms(end, "end", is_end=True)
-        lookup = Lookup(topic, key, message_id, first, last, max_count, cursor, fresh_within)
         components = self._components
         is_own = components.follower is None and not components.missing
         found: FoundMessages = find_messages(
-            log_index, components.reads, lookup, limits, components.tail_reads if is_own else None
-        )
-        if not hints or len(found) or cursor is not None:
+            log_index, components.reads, lookup, limits,
+            components.tail_reads if is_own else None, begun,
+        )  # fmt: skip
+        if not hints or len(found) or lookup.cursor is not None:
             return found
         from tierdex.index_service.hints import find_hints
 
         topics = sorted({*log_index.index.known_topics().names, *self.topics()})
-        told = find_hints(log_index.index, topic, key=key, message_id=message_id, topics=topics)
-        return replace(found, hints=told)
+        known = find_hints(
+            log_index.index,
+            lookup.topic,
+            key=lookup.key,
+            message_id=lookup.message_id,
+            topics=topics,
+        )
+        return replace(found, hints=known)
 
     @property
     def index(self) -> Index:

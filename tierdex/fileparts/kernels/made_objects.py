@@ -5,6 +5,9 @@
     was_on = collector_off()    no finalizer may run between the first object and the last
     append_row(...)             (topic, four numbers, *tail), of a tuple type, at the end of a list
     append_bytes(...)           memory as bytes, likewise
+    made = new_tuple(...)       of a tuple type, to be filled: put_text, put_bytes, put_number, put_object,
+                                and put_made, which gives it another new one
+    append_made(...)            at the end of a list, which has it then; or let_go(made)
     collector_on(was_on)
 
 Objects are addresses (`id`); the caller keeps them alive. A 0 says that there was no memory, or no such
@@ -150,6 +153,118 @@ def append_bytes(typing_context: Any, listed: Any, address: Any, length: Any) ->
         return python.add(python.object_at(listed), made)
 
     return types.int64(*(types.int64,) * 3), generate
+
+
+@intrinsic
+def new_tuple(typing_context: Any, kind: Any, length: Any) -> Any:
+    """Return the address of a new tuple of the type at `kind`, 0: of `tuple` itself; 0 without memory."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        python = _Python(builder)
+        kind, length = arguments
+        made = cgutils.alloca_once(builder, _OBJECT)
+        is_plain = builder.icmp_unsigned("==", kind, ir.Constant(_I64, 0))
+        with builder.if_else(is_plain) as (plain, named):
+            with plain:
+                builder.store(python.call("PyTuple_New", _OBJECT, length), made)
+            with named:
+                place = python.object_at(kind)
+                builder.store(python.call("PyType_GenericAlloc", _OBJECT, place, length), made)
+        found = builder.load(made)
+        with builder.if_then(cgutils.is_null(builder, found), likely=False):
+            python.forget_error()
+        return builder.ptrtoint(found, _I64)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _make_put(doc: str, arity: int, make: Any) -> Any:
+    """Return what puts the object that `make` returns into a new tuple: 1, or 0."""
+
+    def put(typing_context: Any, made: Any, place: Any, *given: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            python = _Python(builder)
+            value = make(python, *arguments[2:])
+            is_there = cgutils.is_not_null(builder, value)
+            with builder.if_else(is_there, likely=True) as (found, failed):
+                with found:  # the tuple owns it from now on
+                    owner = python.object_at(arguments[0])
+                    python.call("PyTuple_SetItem", _I32, owner, arguments[1], value)
+                with failed:
+                    python.forget_error()
+            return builder.zext(is_there, _I64)
+
+        return types.int64(*(types.int64,) * (2 + arity)), generate
+
+    put.__doc__ = doc
+    return put
+
+
+def _shared(python: _Python, address: Any) -> Any:
+    value = python.object_at(address)
+    python.call("Py_IncRef", _VOID, value)
+    return value
+
+
+def _text(python: _Python, address: Any, length: Any) -> Any:
+    strict = ir.Constant(_OBJECT, None)
+    return python.call("PyUnicode_DecodeUTF8", _OBJECT, python.object_at(address), length, strict)
+
+
+def _bytes(python: _Python, address: Any, length: Any) -> Any:
+    return python.call("PyBytes_FromStringAndSize", _OBJECT, python.object_at(address), length)
+
+
+def _with_two(put: Any) -> Any:
+    def two(typing_context: Any, made: Any, place: Any, begin: Any, length: Any) -> Any:
+        return put(typing_context, made, place, begin, length)
+
+    return two
+
+
+def _with_one(put: Any) -> Any:
+    def one(typing_context: Any, made: Any, place: Any, value: Any) -> Any:
+        return put(typing_context, made, place, value)
+
+    return one
+
+
+put_text = intrinsic(
+    _with_two(_make_put("Put the text whose UTF-8 lies there; 0: it is none.", 2, _text))
+)
+put_bytes = intrinsic(_with_two(_make_put("Put so many bytes of memory.", 2, _bytes)))
+put_object = intrinsic(_with_one(_make_put("Put an object that others have, too.", 1, _shared)))
+put_made = intrinsic(_with_one(_make_put("Put a new object.", 1, _Python.object_at)))
+put_number = intrinsic(
+    _with_one(
+        _make_put(
+            "Put an integer.", 1, lambda python, n: python.call("PyLong_FromLongLong", _OBJECT, n)
+        )
+    )
+)
+
+
+@intrinsic
+def append_made(typing_context: Any, listed: Any, made: Any) -> Any:
+    """Append a new object to a list; return 1, or 0: it is gone."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        python = _Python(builder)
+        return python.add(*map(python.object_at, arguments))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def let_go(typing_context: Any, made: Any) -> Any:
+    """Let go of a new object that no other has."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        python = _Python(builder)
+        python.call("Py_DecRef", _VOID, python.object_at(arguments[0]))
+        return arguments[0]
+
+    return types.int64(types.int64), generate
 
 
 @intrinsic

@@ -52,3 +52,35 @@ def take_place(typing_context: Any, items: Any, index: Any) -> Any:
 
 
 _NOTHING: Final = (0, a.NOT_PLAIN, 0, 0, 0)
+
+
+@intrinsic
+def take_entry(typing_context: Any, items: Any, index: Any, kind: Any) -> Any:
+    """Take item `index` of the list at `items`: a `kind` (address), a tuple that begins with a place.
+
+    Returns (address of the text's object, 0: it is no such item; then as `take_place`).
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        c = SimpleNamespace(context=context, builder=builder, pyapi=context.get_python_api(builder))
+        values = [cgutils.alloca_once_value(builder, ir.Constant(_I64, n)) for n in _NO_ENTRY]
+        item = c.pyapi.list_getitem(builder.inttoptr(given[0], c.pyapi.pyobj), given[1])
+        found = builder.ptrtoint(c.pyapi.get_type(item), _I64)
+        with builder.if_then(builder.icmp_unsigned("==", found, given[2]), likely=True):
+            fields = [c.pyapi.tuple_getitem(item, place) for place in range(_FIELDS)]
+            text = a.take_text(fields[0], c)
+            numbers = [a.take_integer(field, c) for field in fields[1:]]
+            both = builder.and_(numbers[0].extent, numbers[1].extent)
+            taken = (
+                builder.ptrtoint(fields[0], _I64), text.value, text.extent,
+                numbers[0].value, numbers[1].value, both,
+            )  # fmt: skip
+            for value, place in zip(taken, values, strict=True):
+                builder.store(value, place)
+        return context.make_tuple(builder, signature.return_type, [builder.load(v) for v in values])
+
+    return _ENTRY(types.int64, types.int64, types.int64), generate
+
+
+_NO_ENTRY: Final = (0, *_NOTHING)
+_ENTRY: Any = types.UniTuple(types.int64, 6)

@@ -60,10 +60,19 @@ class Dispatcher:
         self._waiting: KeyedPiece | None = None  # what the index did not take
         self._caught: _Caught | None = None  # once all was gone over
 
+    @property
+    def has_all(self) -> bool:
+        """Return whether nothing was written since all was gone over."""
+        caught = self._caught
+        return (
+            caught is not None
+            and self._table.version.files is caught.files
+            and caught.growing.journal.published == caught.end
+        )
+
     def catch_up(self) -> None:
         """Put everything that is written now. Raises UnavailableError, CorruptFileError: some is not."""
-        caught = self._caught
-        if caught is not None and caught.is_all(self._table):
+        if self.has_all:
             return
         with self._lock:
             try:
@@ -147,10 +156,6 @@ class _Caught(NamedTuple):
     files: FileList
     growing: LiveFile
     end: int
-
-    def is_all(self, table: FileTable) -> bool:
-        """Return whether nothing was written since."""
-        return table.version.files is self.files and self.growing.journal.published == self.end
 
 
 def _part_of(handle: FileHandle, uuid: bytes) -> Predecessor | None:

@@ -21,7 +21,7 @@ from tierdex.log_service.read_policy import ReadExplain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tierdex.index_service.answer import Entry
+    from tierdex.index_service.answer import Answer, Entry, Unasked
     from tierdex.index_service.index import Index
     from tierdex.index_service.view.node_ages import NodeAges
     from tierdex.log_service.answer import ReadAnswer
@@ -41,6 +41,14 @@ class Lookup(NamedTuple):
     max_count: int
     cursor: str | None
     fresh_within: float | None = None
+
+
+class BegunGet(NamedTuple):
+    """What the index, which lacks nothing, says first, and how fresh it was before."""
+
+    answer: Answer
+    as_of: int
+    unasked: tuple[Unasked, ...]
 
 
 class AskedIndex(Protocol):
@@ -71,14 +79,21 @@ def find_messages(
     lookup: Lookup,
     limits: ReadLimits,
     tail: TailReads | None = None,
+    begun: BegunGet | None = None,
 ) -> FoundMessages:
     """Return the messages, newest first, each read with `limits`, by `tail` where it can.
 
+    `begun` is the first answer of the index, if it was asked already.
+
     Raises InvalidRequestError and what the index raises.
     """
-    lag = log_index.lag()
+    lag = None if begun is not None else log_index.lag()
     index = log_index.index
-    ages = log_index.ages  # before the files: the answer must not promise more than they hold
+    if begun is None:  # before the files: the answer must not promise more than they hold
+        ages = log_index.ages
+        as_of, unasked = ages.as_of(), ages.unasked()
+    else:
+        _, as_of, unasked = begun
     missing = [] if lag is None else [lag]
     missing += reads.quarantined()
     found: list[Message] = []
@@ -89,7 +104,7 @@ def find_messages(
     unindexed: set[QueuePosition] = set()
     is_first = cursor is None
     while True:
-        answer = index.query(
+        answer = begun.answer if is_first and begun is not None else index.query(
             lookup.topic, key=lookup.key, message_id=lookup.message_id, begin=lookup.begin,
             end=lookup.end, max_count=lookup.max_count - len(found), cursor=cursor,
             fresh_within=lookup.fresh_within,
@@ -120,8 +135,8 @@ def find_messages(
                 cursor,
                 tuple(expired),
                 explain,
-                ages.as_of(),
-                ages.unasked(),
+                as_of,
+                unasked,
             )
 
 

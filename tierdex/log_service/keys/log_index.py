@@ -137,6 +137,12 @@ class LogIndex:
         """Return why the index is not ready. A closed one counts as ready: the next query reopens it."""
         return [] if self._is_stale else self._index.health()
 
+    def index_of_all(self) -> Index | None:
+        """Return the index with all that is written now, None when it lacks some, or is to be opened anew."""
+        if self._is_stale or (not self._dispatcher.has_all and self.lag() is not None):
+            return None
+        return self._index
+
     def catch_up(self) -> None:
         """Put everything that is written now. Raises UnavailableError and what the opening raises."""
         self.index  # noqa: B018 (opened anew where it must be)

@@ -106,6 +106,11 @@ class LogReads:
         self.quarantined = quarantined
         self._files: FilesInOrder | None = None
 
+    @property
+    def has_forgotten(self) -> bool:
+        """Return whether some messages are forgotten, which files may still hold."""
+        return len(self._gone.forgotten.places) > 0
+
     def without_forgotten(self, topic: bytes, queue_id: int, batch: MessageBatch) -> MessageBatch:
         """Return what was read of a queue without what is forgotten: these messages are empty, and say so."""
         places = self._gone.forgotten.places

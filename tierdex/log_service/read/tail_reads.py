@@ -1,18 +1,20 @@
-"""Reads near the end of a queue: one kernel call from the caller's values to an answer.
+"""Reads near the end of a queue, and of the messages at an index's entries: one kernel call each.
 
 It takes messages of the only journal that grows, of a queue that begins there, or of which `reads` knows
 where it begins. All else it leaves to `reads`. The kernel is one step for every Python thread; the mapping
 is held until it is done.
 
-Depends on fileparts, logfile and the rest of log_service.
+Depends on fileparts, index_service.answer, logfile and the rest of log_service.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.fileparts.memory import address, thread_buffer
-from tierdex.log_service.answer import ReadAnswer
+from tierdex.index_service.answer import Entry
+from tierdex.log_service.answer import Message, ReadAnswer
 from tierdex.log_service.kernels import tail_read as k
 from tierdex.logfile.messages import MessageBatch
 
@@ -27,7 +29,10 @@ _MEMORY_BYTES = 64 << 10
 
 
 class _Growing(NamedTuple):
-    """The only journal that grows in a list of files, and the addresses of its tables' words."""
+    """The only journal that grows in a list of files, and the addresses of its tables' words.
+
+    `known` is what a search for messages knows of it, see kernels.found_messages.
+    """
 
     file_list: FileList
     file: LiveFile
@@ -35,6 +40,8 @@ class _Growing(NamedTuple):
     snapshot: Snapshot
     words: int
     stage: int
+    known: array[int]
+    place: int  # of `known`
 
 
 class TailReads:
@@ -44,6 +51,7 @@ class TailReads:
         self._table = table
         self._reads = reads
         self._kernel: Any = None  # loads with the first read
+        self._find: Any = None  # with the first search
         self._growing: _Growing | None = None
 
     def read(
@@ -77,6 +85,30 @@ class TailReads:
             topic, queue_id, offset, begin, end, batch, generation=growing.file.generation
         )
 
+    def find(
+        self, entries: list[Entry], key: str | None, message_id: str | None, level: Level
+    ) -> tuple[list[Message], int] | None:
+        """Return the messages at entries that have the key, or the message ID, and how many bytes were read.
+
+        None when the general path has to see to one of them.
+        """
+        growing = self._look()
+        if growing is None or self._reads.has_forgotten:
+            return None
+        mapping = growing.file.journal.mapped_or_none
+        if mapping is None:
+            return None
+        if self._find is None:
+            from tierdex.log_service.kernels import found_messages
+
+            self._find = found_messages.load()
+        found: list[Message] = []
+        content = self._find(
+            growing.place, key, message_id, entries, len(entries), growing.file.limit(level), found
+        )
+        del mapping
+        return None if content < 0 else (found, content)
+
     def let_go(self) -> None:
         """Keep nothing of the journal that was: its tables are large."""
         self._growing = None
@@ -98,8 +130,13 @@ class TailReads:
             self._kernel = k.load()
         file: LiveFile = live[0]
         snapshot = file.journal.tables.snapshot
+        words, stage = address(snapshot.words), file.journal.stage_address
+        known = array(
+            "q", (words, stage, id(Entry), id(Message), id(None), id(False), 0, 0)
+        )  # the last is room for the address of a row
+        place = known.buffer_info()[0]
+        known[-2] = place + 8 * (len(known) - 1)
         self._growing = growing = _Growing(
-            file_list, file, len(file_list) == 1, snapshot, address(snapshot.words),
-            file.journal.stage_address,
-        )  # fmt: skip
+            file_list, file, len(file_list) == 1, snapshot, words, stage, known, place
+        )
         return growing
