@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tierdex.indexfile.chained.reader import ChainedReader
+from tierdex.indexfile.column_search import search_file
 from tierdex.indexfile.compacted.page_groups import group_pages
 from tierdex.indexfile.lookup import DONE, NO_LIMIT, TIME_MAX, TIME_MIN, Search
 from tierdex.indexfile.schema import join_rows
@@ -20,7 +22,12 @@ def find_all(
             [lookup.key_hash], tag, begin=begin, end=end, limit=limit, places=place,
             most_items=most_items,
         )  # fmt: skip
-        found = file.search(wanted) if read is None else find_fetched(file, read, wanted)
+        if read is not None:
+            found = find_fetched(file, read, wanted)
+        elif isinstance(file, ChainedReader):
+            found = search_file(file, wanted)
+        else:
+            found = file.search(wanted)
         assert len(found.rows) <= limit
         pieces.append(found.rows)
         place, steps = int(found.following[0]), steps + 1

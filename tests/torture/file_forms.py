@@ -24,6 +24,7 @@ from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.readers.sidecar_cache import SidecarCache
 from tierdex.index_service.requests.lookups import Lookups
 from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.column_search import search_file
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.hash_group import GroupSizes
 from tierdex.indexfile.compacted.page_stream import PageStream
@@ -62,7 +63,7 @@ class ChainedForm(Form):
     def ask(self, reader):
         lookups = self.lookups
         tags = np.append(reader.tags_of(TOPICS, 0), np.uint32(reader.tag_of(None, 1)))
-        found = reader.search(Search.of(lookups.hashes, tags[lookups.topics], limit=MOST))
+        found = search_file(reader, Search.of(lookups.hashes, tags[lookups.topics], limit=MOST))
         return found.offsets, found.places, found.rows
 
     def judge(self, data):

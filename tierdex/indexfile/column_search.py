@@ -10,7 +10,7 @@
 Of a search for one row of each lookup there are columns alone.
 
 Files are chained or compacted, newest first. One thread. Depends on fileparts, kernels.column_search,
-kernels.lookup_states, plain_keys, lookup and errors.
+kernels.lookup_states, chained, plain_keys, lookup and searched_file.
 """
 
 from __future__ import annotations
@@ -23,40 +23,18 @@ import numpy as np
 from tierdex.fileparts.memory import address
 from tierdex.indexfile.kernels import column_search
 from tierdex.indexfile.kernels import lookup_states as k
-from tierdex.indexfile.lookup import DONE, START, TIME_MAX, Found
+from tierdex.indexfile.lookup import DONE, START, TIME_MAX, TIME_MIN, Found
 from tierdex.indexfile.plain_keys import NotPlainError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tierdex.errors import CorruptFileError
+    from tierdex.indexfile.chained.reader import ChainedReader
     from tierdex.indexfile.lookup import Search
     from tierdex.indexfile.plain_keys import PlainKeys
+    from tierdex.indexfile.searched_file import SearchedFile
 
 _MOST_ROOM: Final = 1 << 16
 _NUMBERS: Final = 4  # of each row: its lookup, its file, its place, the row before it
 COLUMN_BYTES: Final = 36  # of a row, see kernels.lookup_states.message_columns
-
-
-class SearchedFile(NamedTuple):
-    """A file as a search knows it; `searched` of a reader makes it.
-
-    `tags` (u4) are those of each code. Rows of topics in `hidden` (u1, by the file's topics) are shown to no
-    message ID of any topic; `topics` (u4) says what the file's topics are called in all files. None: none is
-    hidden, and there is one file, or every lookup names its topic.
-    """
-
-    owner: object  # keeps what is known by its address
-    damage: Callable[[int, int], CorruptFileError]  # what the kernel's error stands for
-    chains: int  # address of a chained file's view, else 0
-    pages: int  # address of what kernels know of a compacted file, else 0
-    items_per_page: int
-    published: int  # rows of a chained file
-    least_time: int
-    greatest_time: int
-    tags: np.ndarray
-    hidden: np.ndarray | None = None
-    topics: np.ndarray | None = None
 
 
 class Asked(NamedTuple):
@@ -291,15 +269,18 @@ def _numbers_of(file: SearchedFile, most_items: int) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def search_file(file: SearchedFile, wanted: Search, dtype: np.dtype) -> Found:
-    """Return the newest matches of each lookup in one file, whose tags are those of the lookups.
+def search_file(file: ChainedReader, wanted: Search) -> Found:
+    """Return the newest matching rows of each lookup in one chained file; a place is a row number.
 
-    Raises CorruptFileError.
+    Hash, kind, topic and times are compared. Sees what is published when it begins. Raises
+    CorruptFileError.
     """
+    dtype = file.schema.dtype
+    searched = file.searched(wanted.tags)._replace(least_time=TIME_MIN, greatest_time=TIME_MAX)
     count = len(wanted.hashes)
     codes = np.arange(count, dtype=np.int32)
     search = ColumnSearch(
-        [file], Asked(wanted.hashes, codes, wanted.begin, wanted.end, wanted.limits),
+        [searched], Asked(wanted.hashes, codes, wanted.begin, wanted.end, wanted.limits),
         item_bytes=dtype.itemsize, is_message=False, most_items=wanted.most_items,
     )  # fmt: skip
     if wanted.places is not None:

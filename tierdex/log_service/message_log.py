@@ -23,8 +23,8 @@ from tierdex.log_service.append.given_messages import GivenMessages
 from tierdex.log_service.checked_appends import CheckedAppends
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
 from tierdex.log_service.keys.key_lookups import BegunGet, Lookup, find_messages
-from tierdex.log_service.keys.memory_gets import MemoryGets
 from tierdex.log_service.levels import LEVELS, Level
+from tierdex.log_service.memory_gets import MemoryGets
 from tierdex.log_service.operations import OperatedLog
 from tierdex.log_service.read.queue_reader import DEFAULT_GROUP, QueueReader
 from tierdex.times import Time, optional_ms, to_ms

@@ -394,8 +394,8 @@ def asked(monkeypatch):
     for name in ("key_hash", "message_id_hash"):
         count(hashing, name, "hashes")
     count(memory_plan, "seeded_hash", "hashes")
-    for owner in (ChainedFile, CompactedFile):
-        count(owner, "search", file_of)
+    count(ChainedFile, "searched", file_of)
+    count(CompactedFile, "search", file_of)
     count(PublishedFile, "search", "store")
     return counts
 

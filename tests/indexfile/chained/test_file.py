@@ -17,6 +17,7 @@ from tests.indexfile.chained_files import (
 from tests.indexfile.searches import find_all
 from tierdex.errors import ClosedError, InvalidRequestError, ReadOnlyError
 from tierdex.indexfile.chained.file import ChainedFile, FileFullError, Lookup
+from tierdex.indexfile.column_search import search_file
 from tierdex.indexfile.columns import ItemColumns, ItemRows, StringColumn
 from tierdex.indexfile.hashing import key_hash, key_hashes
 from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID, TAG_NONE
@@ -163,22 +164,22 @@ def test_search_goes_on_where_it_stopped_and_says_what_it_walked(file):
         file.append([make_part(["hot"] * 1000 + ["other"])])
     hot = key("hot").key_hash
     tag = file.tag_of("orders", 0)
-    found = file.search(Search.of([hot], tag, limit=16))
+    found = search_file(file, Search.of([hot], tag, limit=16))
     assert len(found.rows) == 16
     assert found.items == 16
-    rest = file.search(Search.of([hot], tag, places=found.following))
+    rest = search_file(file, Search.of([hot], tag, places=found.following))
     assert (len(rest.rows), rest.following.tolist()) == (2984, [DONE])
-    again = file.search(Search.of([hot], tag, places=found.places[7:8], limit=9))
+    again = search_file(file, Search.of([hot], tag, places=found.places[7:8], limit=9))
     assert np.array_equal(again.rows, found.rows[7:])
     for place in (0, -7, 1 << 40, file.published + 1):
-        assert file.search(Search.of([hot], tag, places=place)).following.tolist() == [DONE]
+        assert search_file(file, Search.of([hot], tag, places=place)).following.tolist() == [DONE]
 
 
 @pytest.mark.parametrize("most_items", [1, 7, 1000])
 def test_search_is_cut_after_the_items_that_it_may_look_at(file, most_items):
     file.append([make_part([f"k{n}" for n in range(1000)] + ["hot"] * 500)])
     tag = file.tag_of("orders", 0)
-    found = file.search(Search.of([key("absent").key_hash], tag, most_items=most_items))
+    found = search_file(file, Search.of([key("absent").key_hash], tag, most_items=most_items))
     assert found.items <= 2 * most_items
     assert offsets_of(file, key("k7"), most_items=most_items) == [700]
     assert len(offsets_of(file, key("hot"), most_items=most_items)) == 500
@@ -193,7 +194,7 @@ def test_many_lookups_find_what_each_finds_alone(file):
     hashes = key_hashes(StringColumn.from_values(names), ["orders"])
     tags = np.repeat(file.tags_of(["orders"], 0), len(names))
     for limit in (1, 2, 7, 9, 5000):
-        found = file.search(Search.of(hashes, tags, limit=limit, begin=1100, end=3700))
+        found = search_file(file, Search.of(hashes, tags, limit=limit, begin=1100, end=3700))
         offsets = found.rows["offset"]
         for i, name in enumerate(names):
             expected = offsets_of(file, key(name), begin=1100, end=3700)[:limit]
@@ -204,7 +205,9 @@ def test_search_takes_a_time_range_for_each_lookup(file):
     file.append([make_part(["a"] * 4)])
     hashes = np.full(3, key("a").key_hash, np.uint64)
     tags = np.repeat(file.tags_of(["orders"], 0), 3)
-    found = file.search(Search.of(hashes, tags, begin=[0, 0, 5000], end=[9999, 1001, 1], limit=1))
+    found = search_file(
+        file, Search.of(hashes, tags, begin=[0, 0, 5000], end=[9999, 1001, 1], limit=1)
+    )
     assert found.offsets.tolist() == [0, 1, 2, 2]
     assert found.rows["offset"].tolist() == [300, 100]
 
@@ -213,12 +216,12 @@ def test_unknown_topic_matches_nothing(file):
     file.append([make_part(["a"])])
     tags = file.tags_of(["absent", "orders"], 0)
     assert tags[0] == TAG_NONE
-    found = file.search(Search.of(np.full(2, key("a").key_hash, np.uint64), tags))
+    found = search_file(file, Search.of(np.full(2, key("a").key_hash, np.uint64), tags))
     assert found.offsets.tolist() == [0, 0, 1]
 
 
 def test_no_lookups_give_no_matches(file):
-    found = file.search(Search.of(np.empty(0, np.uint64), np.empty(0, np.uint32), limit=3))
+    found = search_file(file, Search.of(np.empty(0, np.uint64), np.empty(0, np.uint32), limit=3))
     assert (found.offsets.tolist(), len(found.rows)) == ([0], 0)
 
 
@@ -359,7 +362,7 @@ def test_many_lookups_with_more_matches_than_were_expected_get_all(file):
     hashes = np.array([key(name).key_hash for name in names], np.uint64)
     tags = np.full(len(names), file.tag_of(key("a").topic, 0), np.uint32)
     for limit in (1, 7, 8, 9, 99, 100, 101):
-        matches = file.search(Search.of(hashes, tags, limit=limit))
+        matches = search_file(file, Search.of(hashes, tags, limit=limit))
         offsets = matches.rows["offset"]
         for i, name in enumerate(names):
             found = offsets[matches.offsets[i] : matches.offsets[i + 1]].tolist()

@@ -16,6 +16,7 @@ from tests.indexfile.faulty_disk import FaultyFileSystem
 from tierdex.errors import CorruptFileError, ReadOnlyError
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.column_search import search_file
 from tierdex.indexfile.lookup import Search
 
 NAMES = [f"k{number % 40}" for number in range(200)]
@@ -110,7 +111,7 @@ def test_damaged_block_never_looks_like_an_absent_key(sealed_path):
         offsets_of(file, key("k1"))
     lookup = key("k1")
     with pytest.raises(CorruptFileError, match="block 0"):
-        file.search(Search.of([lookup.key_hash], file.tags_of(["orders"], 0)))
+        search_file(file, Search.of([lookup.key_hash], file.tags_of(["orders"], 0)))
     with pytest.raises(CorruptFileError):
         list(file.rows_in_hash_order())
 

@@ -7,6 +7,7 @@ import numpy as np
 from tests.indexfile.chained_files import key, make_file, make_part, offsets_of
 from tierdex.indexfile.chained import check as chained_check
 from tierdex.indexfile.chained.batch_scan import scan_file
+from tierdex.indexfile.column_search import search_file
 from tierdex.indexfile.lookup import Search
 
 BATCHES = 300
@@ -28,7 +29,7 @@ def test_readers_beside_a_writer_see_a_growing_prefix_of_whole_batches(tmp_path)
             if len(offsets) % 2 or len(offsets) < seen:
                 problems.append(f"part of a batch, or fewer than before: {len(offsets)}")
             seen = len(offsets)
-            found = file.search(Search.of(hashes, file.tags_of(["orders"], 0), limit=3))
+            found = search_file(file, Search.of(hashes, file.tags_of(["orders"], 0), limit=3))
             newest = found.rows["offset"].tolist()
             if newest != sorted(newest, reverse=True) or (seen and len(newest) < min(seen, 3) - 1):
                 problems.append(f"newest are {newest}")

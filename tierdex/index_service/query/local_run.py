@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tierdex.index_service.requests.lookups import Lookups
-    from tierdex.indexfile.column_search import SearchedFile
+    from tierdex.indexfile.searched_file import SearchedFile
     from tierdex.lifecycle.table.file_handle import FileHandle
 
     Hides = Callable[[FileHandle, str], bool]

@@ -13,6 +13,7 @@ import numpy as np
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.readers.file_reader import FileRows
 from tierdex.indexfile.chained.file import ChainedFile
+from tierdex.indexfile.column_search import search_file
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import TAG_NONE
 
@@ -50,7 +51,9 @@ class LocalReader:
         which: Any = slice(None) if has_topic.all() else np.flatnonzero(has_topic)
         if isinstance(file, CompactedFile):
             which = in_hash_order(wanted, which)
-        found = file.search(wanted.columns(which, tags))
+            found = file.search(wanted.columns(which, tags))
+        else:
+            found = search_file(file, wanted.columns(which, tags))
         return FileRows(file.schema, file.dictionaries, wanted.wanted[which], found)
 
 

@@ -3,7 +3,7 @@
 The reading half of `ChainedFile`. It sees what was published: one value that the writing half replaces
 in one step, after the batch is real. Never waits for a writer.
 
-Depends on fileparts, column_search, proof, layout, lookup, schema, row_bounds and batch_statistics.
+Depends on fileparts, searched_file, proof, layout, schema, row_bounds and batch_statistics.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from tierdex.errors import ClosedError, CorruptFileError, UnavailableError
 from tierdex.fileparts.memory import address
 from tierdex.indexfile import layout
 from tierdex.indexfile.chained.proof import Proof, prove
-from tierdex.indexfile.column_search import SearchedFile, search_file
-from tierdex.indexfile.lookup import TIME_MAX, TIME_MIN
 from tierdex.indexfile.row_bounds import RowBounds, RowMeasure
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
+from tierdex.indexfile.searched_file import SearchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from tierdex.indexfile.chained.batch_statistics import BatchStatistics
     from tierdex.indexfile.chained.view import ChainedView
     from tierdex.indexfile.header import FileHeader
-    from tierdex.indexfile.lookup import Found, Search
     from tierdex.indexfile.schema import Schema
 
 
@@ -127,15 +125,6 @@ class ChainedReader:
         return {(strings[topic], queue): end for topic, queue, end in ends}
 
     # -- queries -----------------------------------------------------------------------------------
-
-    def search(self, wanted: Search) -> Found:
-        """Return the newest matching rows of each lookup; a place is a row number.
-
-        Hash, kind, topic and times are compared. Sees what is published when it begins. Raises
-        CorruptFileError.
-        """
-        file = self.searched(wanted.tags)._replace(least_time=TIME_MIN, greatest_time=TIME_MAX)
-        return search_file(file, wanted, self.schema.dtype)
 
     def searched(
         self,

@@ -6,8 +6,8 @@ searches what was read. Small parts are verified when the file is opened, direct
 partitions and mapped pages when first used, fetched pages always: damage raises CorruptFileError and
 is never an answer.
 
-Depends on fileparts, check, column_search, page_batch, page_lookup, page_range, sidecar, header, layout,
-lookup and schema.
+Depends on fileparts, check, page_batch, page_lookup, page_range, sidecar, header, layout, lookup, schema
+and searched_file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tierdex.fileparts.footer import Footer, read_footer
 from tierdex.fileparts.layout import FOOTER, FOOTER_BYTES, Part
 from tierdex.fileparts.memory import address, thread_buffer
 from tierdex.indexfile import layout
-from tierdex.indexfile.column_search import SearchedFile
 from tierdex.indexfile.compacted.check import find_damage
 from tierdex.indexfile.compacted.kernels import page_batch as batch
 from tierdex.indexfile.compacted.kernels import page_lookup as k
@@ -32,6 +31,7 @@ from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import Form
 from tierdex.indexfile.lookup import DONE, NOT_SEARCHED, NOTHING, Few, Found
 from tierdex.indexfile.schema import TOPIC_DICTIONARY, join_rows
+from tierdex.indexfile.searched_file import SearchedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
