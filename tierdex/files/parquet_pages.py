@@ -17,7 +17,7 @@ index are left to the caller.
 A row of a file with row groups of 23 MB costs 2.4 MB so, and 11.5 by column chunks. Other readers of page
 indexes (DuckDB, polars, datafusion) are engines of 30 to 60 MB.
 
-Depends on errors, thrift_compact, object_file, parquet_file and pyarrow.
+Depends on errors, page_values, thrift_compact, object_file, parquet_file and pyarrow.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
+from tierdex.files.page_values import number_of_row
 from tierdex.files.parquet_file import open_parquet
 from tierdex.files.thrift_compact import (
     BINARY,
@@ -60,7 +61,8 @@ _SPARE_BYTES: Final = 3 << 20  # what is fetched besides, rather than asking mor
 # Numbers of fields in parquet.thrift.
 _SCHEMA, _ROW_COUNT, _GROUPS, _NOTES, _ORDERS, _ENCRYPTION = 2, 3, 4, 5, 7, 8
 _REPETITION, _CHILDREN = 3, 5  # of a SchemaElement
-_REPEATED: Final = 2
+_OPTIONAL, _REPEATED = 1, 2
+_INT96: Final = 3  # a physical type
 _COLUMNS, _GROUP_BYTES, _GROUP_ROWS = 1, 2, 3  # of a RowGroup
 _META, _INDEX_OFFSET, _INDEX_LENGTH = 3, 4, 5  # of a ColumnChunk
 _TYPE, _ENCODINGS, _PATH, _CODEC, _VALUES, _UNPACKED, _PACKED = (
@@ -93,27 +95,27 @@ class Pages(NamedTuple):
 
 
 class DictionaryMemory:
-    """Dictionaries of many files, up to so many bytes; those that were used last stay. Thread-safe."""
+    """Dictionaries of many files, decoded, up to so many bytes; those used last stay. Thread-safe."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[object, bytes] = OrderedDict()
+        self._kept: OrderedDict[object, pa.Array] = OrderedDict()
         self._bytes = 0
 
-    def get(self, name: object) -> bytes | None:
+    def get(self, name: object) -> pa.Array | None:
         with self._lock:
             if name in self._kept:
                 self._kept.move_to_end(name)
             return self._kept.get(name)
 
-    def put(self, name: object, data: bytes) -> None:
+    def put(self, name: object, values: pa.Array) -> None:
         with self._lock:
             if name not in self._kept:
-                self._kept[name] = data
-                self._bytes += len(data)
+                self._kept[name] = values
+                self._bytes += values.nbytes
             while self._bytes > self._most:
-                self._bytes -= len(self._kept.popitem(last=False)[1])
+                self._bytes -= self._kept.popitem(last=False)[1].nbytes
 
 
 class KnownPages:
@@ -125,12 +127,12 @@ class KnownPages:
         self._dictionaries = dictionaries
         self._name = object()  # of this file's dictionaries: no two objects that live are equal
 
-    def dictionary(self, place: tuple[int, int]) -> bytes | None:
+    def dictionary(self, place: tuple[int, int]) -> pa.Array | None:
         return None if self._dictionaries is None else self._dictionaries.get((self._name, place))
 
-    def keep(self, place: tuple[int, int], data: bytes) -> None:
+    def keep(self, place: tuple[int, int], values: pa.Array) -> None:
         if self._dictionaries is not None:
-            self._dictionaries.put((self._name, place), data)
+            self._dictionaries.put((self._name, place), values)
 
 
 class _Chunk(NamedTuple):
@@ -223,20 +225,63 @@ def read_columns(
         fetched.fetch(place for place, data in kept.items() if data is None)
         found = {}
         for name, chunk in chunks.items():
-            dictionary = b""
-            if chunk.dictionary in needed:
-                dictionary = kept[chunk.dictionary] or fetched[chunk.dictionary]
-                known.keep(chunk.dictionary, dictionary)
-            parts = dictionary, fetched[chunk.page]
-            table = _table(_small_file(known.footer, schema.field(name), chunk, *parts), unit)
-            found[name] = table.column(0).slice(row - chunk.first, 1)
-            if len(found[name]) != 1 or found[name].type != schema.field(name).type:
+            field, page, at = schema.field(name), fetched[chunk.page], row - chunk.first
+            values = kept.get(chunk.dictionary)
+            dictionary = (
+                fetched[chunk.dictionary] if chunk.dictionary in needed and values is None else b""
+            )
+            if dictionary and _is_told_by_number(known.footer, field, chunk):
+                values = _values_of(known.footer, field, chunk, dictionary, unit)
+                known.keep(chunk.dictionary, values)
+            if values is not None:
+                found[name] = _by_number(known.footer, field, chunk, page, at, values)
+                continue
+            table = _table(_small_file(known.footer, field, chunk, dictionary, page), unit)
+            found[name] = table.column(0).slice(at, 1)
+            if len(found[name]) != 1 or found[name].type != field.type:
                 raise NotCompactError("the page is not as it was told")
     except (
         NotCompactError, LookupError, TypeError, OSError, pa.ArrowException, InvalidRequestError,
     ):  # fmt: skip
         return {}
     return found
+
+
+def _is_told_by_number(footer: Struct, field: pa.Field, chunk: _Chunk) -> bool:
+    """Say whether a value is known by its number in the dictionary: one a row, of the column's own type."""
+    is_plain = not pa.types.is_dictionary(field.type) and chunk.meta[_TYPE][1] != _INT96
+    return is_plain and _is_flat(footer, field.name.encode())
+
+
+def _values_of(
+    footer: Struct, field: pa.Field, chunk: _Chunk, dictionary: bytes, unit: Unit
+) -> pa.Array:
+    """Return the values of a dictionary page: as a page of a column that has a value in each row."""
+    header, at = decode_at(dictionary, 0)
+    count = header[_DICTIONARY_PAGE][1][1][1]
+    said: Struct = {1: (I32, count), 2: (I32, 0), 3: (I32, 3), 4: (I32, 3)}  # PLAIN; levels RLE
+    whole: Struct = {1: (I32, 0), 2: header[2], 3: header[3], _PAGE: (STRUCT, said)}
+    page = encode(whole) + dictionary[at:]
+    place = chunk._replace(rows=count)
+    required = field.with_nullable(False)
+    values = _table(_small_file(footer, required, place, b"", page), unit).column(0)
+    made = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, field.type)
+    if len(made) != count or made.type != field.type:
+        raise NotCompactError("the dictionary is not as it was told")
+    return made
+
+
+def _by_number(
+    footer: Struct, field: pa.Field, chunk: _Chunk, page: bytes, row: int, values: pa.Array
+) -> pa.ChunkedArray:
+    element = _element(footer, field.name.encode())
+    has_nulls = element.get(_REPETITION, (I32, 0))[1] == _OPTIONAL
+    number = number_of_row(page, chunk.meta[_CODEC][1], row, has_nulls=has_nulls)
+    if number is None:
+        return pa.chunked_array([pa.nulls(1, field.type)])
+    if number >= len(values):
+        raise NotCompactError(f"the dictionary has {len(values)} values")
+    return pa.chunked_array([values.slice(number, 1)])
 
 
 def _has_dictionary(page: bytes) -> bool:
@@ -319,11 +364,17 @@ def _page_map(meta: Struct, fetched: _Fetched, rows: int) -> Pages:
 
 def _is_flat(footer: Struct, name: bytes) -> bool:
     """Say whether a column is one value a row."""
+    element = _element(footer, name)
+    return _CHILDREN not in element and element.get(_REPETITION, (I32, 0))[1] != _REPEATED
+
+
+def _element(footer: Struct, name: bytes) -> Struct:
+    """Return the schema's element of a column."""
     elements: list[Struct] = footer[_SCHEMA][1][1]
     at = 1
     while elements[at][4][1] != name:
         at = _behind(elements, at)
-    return _CHILDREN not in elements[at] and elements[at].get(_REPETITION, (I32, 0))[1] != _REPEATED
+    return elements[at]
 
 
 def _chunk(meta: Struct, pages: Pages, row: int, rows: int) -> _Chunk:
@@ -358,7 +409,7 @@ def _small_file(
     notes = [{1: (BINARY, b"ARROW:schema"), 2: (BINARY, told)}]
     small = {number: each for number, each in footer.items() if number != _ORDERS}
     small |= {
-        _SCHEMA: (LIST, (STRUCT, _schema_of(footer, field.name.encode()))),
+        _SCHEMA: (LIST, (STRUCT, _schema_of(footer, field))),
         _ROW_COUNT: (I64, chunk.rows),
         _GROUPS: (LIST, (STRUCT, [group])),
         _NOTES: (LIST, (STRUCT, notes)),
@@ -367,14 +418,19 @@ def _small_file(
     return b"".join((_MAGIC, dictionary, page, end, len(end).to_bytes(4, "little"), _MAGIC))
 
 
-def _schema_of(footer: Struct, name: bytes) -> list[Struct]:
-    """Return the elements of a schema with one column alone: the root, the column, what is below it."""
+def _schema_of(footer: Struct, field: pa.Field) -> list[Struct]:
+    """Return the elements of a schema with one column alone: the root, the column, what is below it.
+
+    A column that has a value in each row, whatever the file says, is no nullable field.
+    """
+    name = field.name.encode()
     elements: list[Struct] = footer[_SCHEMA][1][1]
     at = 1
     while True:
         end = _behind(elements, at)
         if elements[at][4][1] == name:
-            return [{**elements[0], _CHILDREN: (I32, 1)}, *elements[at:end]]
+            own = elements[at] if field.nullable else {**elements[at], _REPETITION: (I32, 0)}
+            return [{**elements[0], _CHILDREN: (I32, 1)}, own, *elements[at + 1 : end]]
         at = end
 
 
