@@ -3,7 +3,7 @@
 Columns come by their pages (parquet_pages.py), those of several leaves by their column chunks of the row's
 group.
 
-Depends on errors, object_file, parquet_file, parquet_pages and pyarrow.
+Depends on errors, object_file, page_map, parquet_file, parquet_pages and pyarrow.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
+from tierdex.files.page_map import DictionaryMemory, KnownPages
 from tierdex.files.parquet_file import columns_with_int96, finest_right, open_parquet
-from tierdex.files.parquet_pages import DictionaryMemory, KnownPages, read_columns, read_footer
+from tierdex.files.parquet_pages import read_columns, read_footer
 
 if TYPE_CHECKING:
     from tierdex.files.object_file import RangeFile

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.files.folder import FileFolder, with_parameters
-from tierdex.files.parquet_pages import DictionaryMemory
+from tierdex.files.page_map import DictionaryMemory
 from tierdex.files.parquet_row import KnownParquet, read_parquet_row
 from tierdex.files.row_templates import Template
 from tierdex.files.table_columns import TableColumns
