@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.folders.recovery import Identity, apply_recovery, list_folders, plan_recovery
+from tierdex.lifecycle.folders.folder_listing import Identity, list_folders
+from tierdex.lifecycle.folders.recovery import apply_recovery, plan_recovery
 from tierdex.lifecycle.paths import DataPaths
 
 if TYPE_CHECKING:

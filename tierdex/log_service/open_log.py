@@ -33,6 +33,7 @@ from tierdex.filesystem import make_durable_folder
 from tierdex.index_service.opening.folder_owner import Claiming
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.folder_listing import list_folders
 from tierdex.lifecycle.folders.folder_lock import (
     SharedFolderLock,
     acquire_folder_lock,
@@ -45,12 +46,7 @@ from tierdex.lifecycle.folders.folder_notes import (
     write_folder_node,
 )
 from tierdex.lifecycle.folders.gap import drop_behind_a_gap
-from tierdex.lifecycle.folders.recovery import (
-    apply_recovery,
-    list_folders,
-    plan_recovery,
-    quarantine,
-)
+from tierdex.lifecycle.folders.recovery import apply_recovery, plan_recovery, quarantine
 from tierdex.lifecycle.paths import LOG_FOLDER, DataPaths, parse_quarantined_name
 from tierdex.lifecycle.table.file_table import FileTable
 from tierdex.log_service.answer import MissingMessages

@@ -573,13 +573,13 @@ def test_file_that_is_published_while_it_is_looked_for_is_looked_at_too(two, mon
     """The compactor goes on in its thread: a local file may be a published one a moment later."""
     _, a, _ = two
     put(a, "K1", 70)
-    looking = components_of(a).forgetter._looking
-    look = looking.look
+    request_scan = components_of(a).forgetter._request_scan
+    scan = request_scan.scan
 
     def publish_first(record):
         a.run_compaction()
-        return look(record)
+        return scan(record)
 
-    monkeypatch.setattr(looking, "look", publish_first)
+    monkeypatch.setattr(request_scan, "scan", publish_first)
     assert a.forget(ONE).is_complete
     assert offsets(a.query("orders", key="K1")) == []

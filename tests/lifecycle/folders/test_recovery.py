@@ -17,7 +17,8 @@ from tests.lifecycle.dying_folders import (
 from tierdex.errors import CorruptFileError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.folders.recovery import list_folders, plan_recovery
+from tierdex.lifecycle.folders.folder_listing import list_folders
+from tierdex.lifecycle.folders.recovery import plan_recovery
 from tierdex.lifecycle.paths import DataPaths
 
 S = FileState

@@ -280,7 +280,7 @@ def test_record_says_the_rules_so_that_readers_decide_alike():
     assert (rules.default_ms, rules.topics_ms) == (86_400_000, {"a": 5000})
 
 
-def test_files_with_held_messages_stay_until_these_are_delivered_and_their_mark_a_while_longer():
+def test_files_with_delayed_messages_stay_until_these_are_delivered_and_their_mark_a_while_longer():
     world = KeyedWorld()
     log = world.open(retention=60.0)
     clock = components_of(log).seams.clock

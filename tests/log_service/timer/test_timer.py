@@ -148,7 +148,7 @@ def test_batch_holds_what_is_later_and_appends_the_rest_in_its_place():
 
 
 @pytest.mark.parametrize("state", ["unsealed", "sealed", "compacted"])
-def test_held_messages_go_through_every_state_of_a_file_and_over_an_opening(state):
+def test_delayed_messages_go_through_every_state_of_a_file_and_over_an_opening(state):
     world = World()
     for n in range(50):
         world.hold(b"%d" % n, T0 + n + 1, keys=[f"K{n}"])

@@ -2,7 +2,7 @@
 
 ::
 
-    forget   roll our own file -> read all manifests -> look in every file -> commit the record
+    forget   roll our own file -> read all manifests -> scan in every file -> commit the record
              durable before: nothing.  visible after, at each reader's next refresh: the entries are hidden
     resume   the same, until every owner has acknowledged; then the record stays as long as a file holds
              the entries, and a commit ends it
@@ -11,7 +11,7 @@ Every step reads everything anew and is safe to repeat: after a crash the record
 owner acknowledges by rolling: what it put before lies in files up to a number, the record's bound. Nodes
 whose owner does not tell that it published everything of before are in `waits` and named by the receipt.
 
-Depends on forgotten_search, receipt, request_look, requests, unowned_files, view, lifecycle, answer and the
+Depends on receipt, request_scan, requests, unowned_files, view, lifecycle, answer and the
 ground.
 """
 
@@ -25,18 +25,22 @@ from typing import TYPE_CHECKING, Any
 from tierdex.clock import Bell
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forget.forgotten_search import union
-from tierdex.index_service.forget.receipt import HeldFile, LingeringObject, Receipt, RewrittenFile
-from tierdex.index_service.forget.request_look import Look, Looking, fixed_bounds
+from tierdex.index_service.forget.receipt import (
+    HeldFile,
+    LingeringObject,
+    Receipt,
+    RewrittenFile,
+    holder_of,
+    lingering_objects,
+)
+from tierdex.index_service.forget.request_scan import RequestScan, ScanResult
 from tierdex.index_service.forget.unowned_files import UnownedFiles
-from tierdex.index_service.requests.entry_rules import INT64_MAX, check_integer
+from tierdex.index_service.requests.entry_rules import check_places, check_sources
 from tierdex.index_service.requests.query import make_names
-from tierdex.lifecycle.manifests.file_row import FileRef
 from tierdex.lifecycle.manifests.forgotten import FORGOTTEN_NODE, AskedHash, Forgetting
 from tierdex.lifecycle.manifests.manifest import Change, NodeKind
 from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
 from tierdex.lifecycle.nodes.shared_node import SharedNode
-from tierdex.lifecycle.paths import make_file_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,7 +67,7 @@ class Forgetter:
         self._lock = threading.Lock()
         self._node: SharedNode | None = None
         self._unowned = UnownedFiles(view)
-        self._looking = Looking(view.table, read_view, writer)
+        self._request_scan = RequestScan(view.table, read_view, writer)
         self.seal_rolled: Callable[[], None] = lambda: None  # of our own files
         self._seen: dict[bytes, dict[tuple[Any, ...], Entry]] = {}  # record -> location -> entry
         self._acknowledged: set[bytes] = set()  # records for which our file was rolled
@@ -153,7 +157,7 @@ class Forgetter:
         except NotFoundError:  # the record goes after the last file that holds its entries
             states = self._read_view.ages.states
             gone = [
-                RewrittenFile(*file[:3], _holder_of(bytes.fromhex(file.uuid), states))
+                RewrittenFile(*file[:3], holder_of(bytes.fromhex(file.uuid), states))
                 for file in receipt.holding
             ]
             return replace(
@@ -175,24 +179,24 @@ class Forgetter:
             self._hear_owners(record.waits)
             self._read_view.refresh()
             known = {each.uuid: each for each in self._read_view.ages.forgotten.records}
-            look = self._looking.look(known.get(record.uuid, record))
+            scan = self._request_scan.scan(known.get(record.uuid, record))
             if is_dry:
-                return self._receipt(record, look)
-            record = self._commit(record, look)
-            self._seen_entries(record, look)  # before the files are written anew
+                return self._receipt(record, scan)
+            record = self._commit(record, scan)
+            self._seen_entries(record, scan)  # before the files are written anew
             reasons: dict[bytes, str] = {}
             if record.rewrites and (
-                self._write_anew(look, reasons) or self._delete_lingering(record, look)
+                self._write_anew(scan, reasons) or self._delete_lingering(record, scan)
             ):
                 self._read_view.refresh()
-                look = self._looking.look(record)
-                record = self._commit(record, look)
-            return self._receipt(record, look, reasons)
+                scan = self._request_scan.scan(record)
+                record = self._commit(record, scan)
+            return self._receipt(record, scan, reasons)
 
-    def _write_anew(self, look: Look, reasons: dict[bytes, str]) -> bool:
+    def _write_anew(self, scan: ScanResult, reasons: dict[bytes, str]) -> bool:
         """Write the files anew that no owner does; add why not to `reasons`; say whether any was."""
         known = len(reasons)
-        held = [file.handle for file in look.found.holding if file.handle.row is not None]
+        held = [file.handle for file in scan.found.holding if file.handle.row is not None]
         unowned = [handle for handle in held if self._is_nobodys(handle.node)]
         for handle in unowned:
             reason = self._unowned.write_anew(handle, self._read_view.ages.forgotten)
@@ -216,21 +220,21 @@ class Forgetter:
 
     # -- committing --------------------------------------------------------------------------------
 
-    def _commit(self, record: Forgetting, look: Look) -> Forgetting:
+    def _commit(self, record: Forgetting, scan: ScanResult) -> Forgetting:
         """Commit what was found; end the record when every owner acknowledged and no object holds any.
 
         Returns the record as it was committed last.
         """
-        is_known = record.uuid in {each.uuid for each in look.ages.forgotten.records}
+        is_known = record.uuid in {each.uuid for each in scan.ages.forgotten.records}
         is_over = (
-            not look.waiting
-            and not look.found.holding
-            and not look.unseen(record)
-            and not self._lingering(record, look)
+            not scan.waiting
+            and not scan.found.holding
+            and not scan.unseen(record)
+            and not self._lingering(record, scan)
         )
         if is_over and not is_known:
             return record  # nothing was found
-        ends = is_over and self._tell_merges(look)
+        ends = is_over and self._tell_merges(scan)
 
         def change(state: ManifestState) -> Change | None:
             known = state.forgettings.get(record.uuid)
@@ -238,7 +242,7 @@ class Forgetter:
                 return None  # another process has ended it
             if ends:
                 return Change(ends=(record.uuid,))
-            newer = _advanced(known or record, look)
+            newer = scan.advance(known or record)
             return None if newer == known else Change(forgettings=(newer,))
 
         if self._node is None:
@@ -248,14 +252,14 @@ class Forgetter:
         self._view.manifests.show()  # our own queries hide it from here on
         return state.forgettings.get(record.uuid, record)
 
-    def _tell_merges(self, look: Look) -> bool:
-        """Make merges that are under way look again whether their sources are listed.
+    def _tell_merges(self, scan: ScanResult) -> bool:
+        """Make merges that are under way scan again whether their sources are listed.
 
         One of them may have read what no file holds any more, and commit it after the record's end. So
         before that each shared node, to which they commit, gets a floor, see `JobNode.merge`. Returns
-        False when one of them was written since the look: what was listed meanwhile was not looked at.
+        False when one of them was written since the scan: what was listed meanwhile was not scanned.
         """
-        for name, seen in look.ages.states.items():
+        for name, seen in scan.ages.states.items():
             if seen.kind is not NodeKind.SHARED or name == FORGOTTEN_NODE:
                 continue
             number = seen.number
@@ -268,12 +272,12 @@ class Forgetter:
                 return False
         return True
 
-    def _lingering(self, record: Forgetting, look: Look) -> list[LingeringObject]:
+    def _lingering(self, record: Forgetting, scan: ScanResult) -> list[LingeringObject]:
         """Return the objects that were written anew for a record, and are not deleted yet."""
         if not record.rewrites:
             return []
         grace_ms = round(self._view.settings.grace_time * 1000)
-        return lingering_objects({ref.uuid for ref in record.files}, look.ages.states, grace_ms)
+        return lingering_objects({ref.uuid for ref in record.files}, scan.ages.states, grace_ms)
 
     def lingering(self, uuids: Iterable[bytes]) -> list[LingeringObject]:
         """Return the objects of these files that are read no more, and are not deleted yet."""
@@ -286,25 +290,25 @@ class Forgetter:
             return 0
         ended = 0
         for record in self._read_view.ages.forgotten.records:
-            if record.is_open or self._looking.holding(record):
+            if record.is_open or self._request_scan.holding(record):
                 continue
             with self._lock:
-                look = self._looking.look(record)
-                if self._delete_lingering(record, look):
+                scan = self._request_scan.scan(record)
+                if self._delete_lingering(record, scan):
                     self._view.manifests.show()
-                    look = self._looking.look(record)
-                self._commit(record, look)
+                    scan = self._request_scan.scan(record)
+                self._commit(record, scan)
             ended += record.uuid not in self._view.manifests.state_of(FORGOTTEN_NODE).forgettings
         if ended:
             self._unowned.collect([FORGOTTEN_NODE])  # its old numbers hold hashes
         return ended
 
-    def _delete_lingering(self, record: Forgetting, look: Look) -> bool:
+    def _delete_lingering(self, record: Forgetting, scan: ScanResult) -> bool:
         """Delete a record's objects, beyond the grace time, that no owner deletes; say whether any was."""
         now_ms = self._view.manifests.now_ms()
         due = {
             each.node
-            for each in self._lingering(record, look)
+            for each in self._lingering(record, scan)
             if each.until_ms <= now_ms and self._is_nobodys(each.node)
         }
         self._unowned.collect(due)
@@ -338,7 +342,7 @@ class Forgetter:
         rows = {
             handle.uuid: listed[handle.uuid]
             for record in records
-            for handle in self._looking.holding(record)
+            for handle in self._request_scan.holding(record)
             if handle.node == node and handle.uuid in listed
         }
         return sorted(rows.values(), key=lambda row: row.number)
@@ -346,30 +350,19 @@ class Forgetter:
     # -- the receipt -------------------------------------------------------------------------------
 
     def _receipt(
-        self, record: Forgetting, look: Look, reasons: Mapping[bytes, str] | None = None
+        self, record: Forgetting, scan: ScanResult, reasons: Mapping[bytes, str] | None = None
     ) -> Receipt:
         """Return how far a record is; `reasons` are why files (uuid) were not written anew."""
-        states, known = look.ages.states, reasons or {}
+        states, known = scan.ages.states, reasons or {}
         holding = [
             HeldFile(f.handle.file_id, f.handle.node, f.handle.uuid.hex(), f.handle.object_key)
-            for f in look.found.holding
+            for f in scan.found.holding
         ]
-        held = {f.handle.uuid for f in look.found.holding}
-        rewritten = [
-            RewrittenFile(
-                make_file_id(ref.number, ref.node),
-                ref.node,
-                ref.uuid.hex(),
-                _holder_of(ref.uuid, states),
-            )
-            for ref in record.files
-            if ref.uuid not in held
-        ]
-        waiting = [missing for _, missing in look.waiting]
+        waiting = [missing for _, missing in scan.waiting]
         if record.rewrites:
             waiting += [
                 Missing(f"node:{node}", "holds files that it has not published yet")
-                for node in look.unseen(record)
+                for node in scan.unseen(record)
             ]
             waiting += [
                 Missing(f.file_id, known.get(bytes.fromhex(f.uuid), self._why_held(f.node)))
@@ -380,19 +373,19 @@ class Forgetter:
             time_ms=record.time_ms,
             is_complete=not waiting,
             waiting=waiting,
-            entries=self._seen_entries(record, look),
+            entries=self._seen_entries(record, scan),
             holding=holding,
-            rewritten=rewritten,
-            lingering=self._lingering(record, look),
+            rewritten=scan.rewritten(record),
+            lingering=self._lingering(record, scan),
             manifest=_numbers(states),
         )
 
-    def _seen_entries(self, record: Forgetting, look: Look) -> list[Entry]:
-        """Return what this look found of a record, and all looks before it in this process."""
-        listed = {record.uuid, *(each.uuid for each in look.ages.forgotten.records)}
+    def _seen_entries(self, record: Forgetting, scan: ScanResult) -> list[Entry]:
+        """Return what this scan found of a record, and all scans before it in this process."""
+        listed = {record.uuid, *(each.uuid for each in scan.ages.forgotten.records)}
         self._seen = {uuid: seen for uuid, seen in self._seen.items() if uuid in listed}
         seen = self._seen.setdefault(record.uuid, {})
-        for file in look.found.holding:
+        for file in scan.found.holding:
             for entry in file.entries:
                 seen.setdefault((*entry[:5], str(entry.location)), entry)
         return list(seen.values())
@@ -402,72 +395,5 @@ class Forgetter:
         return f"not written anew yet{who}"
 
 
-def lingering_objects(
-    held: set[bytes], states: Mapping[str, ManifestState], grace_ms: int
-) -> list[LingeringObject]:
-    """Return the dropped objects of files, and those from which they were merged."""
-    for state in states.values():
-        for row in state.files.values():
-            parts = {part.uuid for part in row.parts}
-            if not held.isdisjoint(parts):
-                held = held | parts
-    return [
-        LingeringObject(dropped.object_key, state.node, dropped.dropped_ms + grace_ms)
-        for state in states.values()
-        for dropped in state.dropped.values()
-        if dropped.uuid in held
-    ]
-
-
-def _advanced(record: Forgetting, look: Look) -> Forgetting:
-    """Return the record with what a look found. The bound of a node that waits no more stays."""
-    fixed = fixed_bounds(record)
-    waits = {node for node, _ in look.waiting if node not in fixed}
-    refs = {
-        FileRef(f.handle.node, f.handle.uuid, f.handle.number) for f in look.found.holding
-    }.union(record.files)
-    return replace(
-        record,
-        waits=tuple(sorted(waits)),
-        entries=union(record.entries, look.found.packed()),
-        bounds=look.bounds,
-        files=tuple(sorted(refs)),
-    )
-
-
-def check_places(only: object) -> tuple[tuple[int, int], ...]:
-    """Check [queue, offset] pairs. Raises InvalidRequestError."""
-    if not isinstance(only, list | tuple) or not all(
-        isinstance(each, list | tuple) and len(each) == 2 for each in only
-    ):
-        raise InvalidRequestError("must be a list of [queue_id, offset]", field="only")
-    return tuple(
-        (
-            check_integer(queue, f"only[{i}][0]", 0, INT64_MAX),
-            check_integer(offset, f"only[{i}][1]", 0, INT64_MAX),
-        )
-        for i, (queue, offset) in enumerate(only)
-    )
-
-
-def check_sources(sources: object) -> tuple[str, ...]:
-    """Check names of files of rows. Raises InvalidRequestError."""
-    given = [sources] if isinstance(sources, str) else sources
-    if not isinstance(given, list | tuple) or not given:
-        raise InvalidRequestError("must be a list of files, one at least", field="sources")
-    if not all(isinstance(each, str) and each for each in given):
-        raise InvalidRequestError("must be paths or URLs as entries name them", field="sources")
-    return tuple(dict.fromkeys(given))
-
-
 def _numbers(states: Mapping[str, ManifestState]) -> dict[str, int]:
     return {node: state.number for node, state in sorted(states.items())}
-
-
-def _holder_of(uuid: bytes, states: Mapping[str, ManifestState]) -> str | None:
-    """Return the object that was written in place of a file, None when no listed one was."""
-    for state in states.values():
-        for row in state.files.values():
-            if any(part.uuid == uuid for part in row.parts):
-                return row.object_key
-    return None

@@ -1,6 +1,6 @@
 """The receipt of a request to forget entries, or messages of a log: plain values, and their digest.
 
-Depends on answer and errors.
+Depends on answer, manifest and errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tierdex.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tierdex.index_service.answer import Entry, Missing
+    from tierdex.lifecycle.manifests.manifest import ManifestState
 
 
 class HeldFile(NamedTuple):
@@ -133,3 +136,29 @@ class ForgetReceipt(Receipt):
             "held_count": self.held_count,
             "elsewhere": self.elsewhere,
         }
+
+
+def lingering_objects(
+    held: set[bytes], states: Mapping[str, ManifestState], grace_ms: int
+) -> list[LingeringObject]:
+    """Return the dropped objects of files, and those from which they were merged."""
+    for state in states.values():
+        for row in state.files.values():
+            parts = {part.uuid for part in row.parts}
+            if not held.isdisjoint(parts):
+                held = held | parts
+    return [
+        LingeringObject(dropped.object_key, state.node, dropped.dropped_ms + grace_ms)
+        for state in states.values()
+        for dropped in state.dropped.values()
+        if dropped.uuid in held
+    ]
+
+
+def holder_of(uuid: bytes, states: Mapping[str, ManifestState]) -> str | None:
+    """Return the object that was written in place of a file, None when no listed one was."""
+    for state in states.values():
+        for row in state.files.values():
+            if any(part.uuid == uuid for part in row.parts):
+                return row.object_key
+    return None

@@ -59,6 +59,7 @@ from tierdex.index_service.view.read_view import ReadView
 from tierdex.index_service.view.shelf import LocalFiles
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.folder_listing import list_folders
 from tierdex.lifecycle.folders.folder_lock import acquire_folder_lock, make_holder_text
 from tierdex.lifecycle.folders.folder_notes import (
     FolderNumber,
@@ -67,7 +68,7 @@ from tierdex.lifecycle.folders.folder_notes import (
     write_folder_node,
 )
 from tierdex.lifecycle.folders.gap import drop_behind_a_gap
-from tierdex.lifecycle.folders.recovery import apply_recovery, list_folders, plan_recovery
+from tierdex.lifecycle.folders.recovery import apply_recovery, plan_recovery
 from tierdex.lifecycle.folders.transition import retire
 from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.lifecycle.nodes.claim_terms import ClaimTerms

@@ -52,3 +52,28 @@ def check_location(name: str, value: object) -> int:
 def no_name(field: str) -> InvalidRequestError:
     """Return the refusal of an entry that no lookup could find."""
     return InvalidRequestError("give at least one key or a message ID", field=field)
+
+
+def check_places(only: object) -> tuple[tuple[int, int], ...]:
+    """Check [queue, offset] pairs. Raises InvalidRequestError."""
+    if not isinstance(only, list | tuple) or not all(
+        isinstance(each, list | tuple) and len(each) == 2 for each in only
+    ):
+        raise InvalidRequestError("must be a list of [queue_id, offset]", field="only")
+    return tuple(
+        (
+            check_integer(queue, f"only[{i}][0]", 0, INT64_MAX),
+            check_integer(offset, f"only[{i}][1]", 0, INT64_MAX),
+        )
+        for i, (queue, offset) in enumerate(only)
+    )
+
+
+def check_sources(sources: object) -> tuple[str, ...]:
+    """Check names of files of rows. Raises InvalidRequestError."""
+    given = [sources] if isinstance(sources, str) else sources
+    if not isinstance(given, list | tuple) or not given:
+        raise InvalidRequestError("must be a list of files, one at least", field="sources")
+    if not all(isinstance(each, str) and each for each in given):
+        raise InvalidRequestError("must be paths or URLs as entries name them", field="sources")
+    return tuple(dict.fromkeys(given))

@@ -57,63 +57,63 @@ class FolderFollower:
         self.tell: TellMissing = tell_nobody
         self._missing: list[Missing] = []
         self._lost: frozenset[int] = frozenset()
-        self.is_read = False  # whether the last look saw the folder
+        self.is_read = False  # whether the last scan saw the folder
 
     def refresh(self) -> list[FileHandle]:
         """Show the folder as it is now; return the files that vanished from it and are still shown."""
         with self._lock:
-            look = _Look(self._shown())
+            scan = _FolderScan(self._shown())
             try:
-                self._look_at_all(look)
+                self._scan_all(scan)
             except OSError as error:
-                look.release()
+                scan.release()
                 self.is_read = False
                 self._name([Missing(str(self._paths.root), f"cannot be read: {error}")])
                 return []
             except BaseException:
-                look.release()
+                scan.release()
                 self.is_read = False
                 raise
             self.is_read = True
-            return self._show(look)
+            return self._show(scan)
 
     def _shown(self) -> dict[int, FileHandle]:
         with self._table.snapshot() as snapshot:
             return {h.number: h for h in snapshot.files if h.node == self._node}
 
-    def _look_at_all(self, look: _Look) -> None:
+    def _scan_all(self, scan: _FolderScan) -> None:
         """Open new files; list again while files move. Raises OSError.
 
         An opened file stays open. A file moves a few times in its life, so each can fail only a few
         times.
         """
         for attempt in range(1, _ATTEMPTS + 1):
-            look.found = self._list()
-            failure = self._open_new(look)
+            scan.found = self._list()
+            failure = self._open_new(scan)
             if failure is None:
                 break
             if attempt == _ATTEMPTS:
                 raise failure
             logger.debug("listing again", extra={"error": str(failure)})
         for name in self._filesystem.list_folder(self._paths.quarantine):
-            look.missing.append(Missing(name, "in quarantine; see `tierdex verify`"))
+            scan.missing.append(Missing(name, "in quarantine; see `tierdex verify`"))
             if (number := parse_quarantined_name(name)) is not None:
-                look.quarantined.add(number)
+                scan.quarantined.add(number)
 
-    def _open_new(self, look: _Look) -> OSError | None:
+    def _open_new(self, scan: _FolderScan) -> OSError | None:
         """Open what is not open yet; return what the last one said that has moved on meanwhile."""
         failure = None
-        for number, (state, path) in look.found.items():
-            before = look.shown.get(number)
+        for number, (state, path) in scan.found.items():
+            before = scan.shown.get(number)
             if before and before.state is state and state is not FileState.UNSEALED:
                 continue
-            if number in look.fresh or number in look.broken:
+            if number in scan.fresh or number in scan.broken:
                 continue
             try:
-                look.fresh[number] = self._open(state, number, path)
+                scan.fresh[number] = self._open(state, number, path)
             except CorruptFileError as error:
-                look.missing.append(Missing(f"{state.value}/{path.name}", error.reason))
-                look.broken.add(number)
+                scan.missing.append(Missing(f"{state.value}/{path.name}", error.reason))
+                scan.broken.add(number)
             except OSError as error:  # renamed, or cut by a seal, between listing and opening
                 failure = error
         return failure
@@ -121,7 +121,7 @@ class FolderFollower:
     def _open(self, state: FileState, number: int, path: Path) -> FileHandle:
         """Open a file that still has its name afterwards. Raises CorruptFileError, OSError.
 
-        One that was given up between the look at its name and its opening may be another file by now.
+        One that was given up between the scan that saw its name and its opening may be another file by now.
         """
         try:
             handle = open_for_reading(
@@ -141,18 +141,18 @@ class FolderFollower:
         if not self._filesystem.exists(path):
             raise FileNotFoundError(errno.ENOENT, "moved while it was opened", str(path))
 
-    def _show(self, look: _Look) -> list[FileHandle]:
-        local = [handle for handle in look.shown.values() if handle.state in LOCAL_STATES]
-        replaced = [look.shown[number] for number in look.fresh if number in look.shown]
-        broken = [handle for handle in local if handle.number in look.broken]
-        self._lost = frozenset(look.broken | look.quarantined)
+    def _show(self, scan: _FolderScan) -> list[FileHandle]:
+        local = [handle for handle in scan.shown.values() if handle.state in LOCAL_STATES]
+        replaced = [scan.shown[number] for number in scan.fresh if number in scan.shown]
+        broken = [handle for handle in local if handle.number in scan.broken]
+        self._lost = frozenset(scan.broken | scan.quarantined)
         # A missing file is named before it leaves the table, and until it is back.
-        self._name(list(dict.fromkeys(self._missing + look.missing)))
-        self._table.change(remove=replaced + broken, add=list(look.fresh.values()))
-        self._name(look.missing)
+        self._name(list(dict.fromkeys(self._missing + scan.missing)))
+        self._table.change(remove=replaced + broken, add=list(scan.fresh.values()))
+        self._name(scan.missing)
         return [
             handle for handle in local
-            if handle.number not in look.found and handle.number not in look.fresh
+            if handle.number not in scan.found and handle.number not in scan.fresh
         ]  # fmt: skip
 
     def _name(self, missing: list[Missing]) -> None:
@@ -179,8 +179,8 @@ class FolderFollower:
         return self._lost
 
 
-class _Look:
-    """One look at the folder: the files shown, the files present, and those of them that were opened."""
+class _FolderScan:
+    """One scan of the folder: the files shown, the files present, and those of them that were opened."""
 
     def __init__(self, shown: dict[int, FileHandle]) -> None:
         self.shown = shown

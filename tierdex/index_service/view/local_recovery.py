@@ -22,8 +22,8 @@ from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.header import decode_header
 from tierdex.indexfile.layout import HEADER_BYTES, Form
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.folder_listing import Identity
 from tierdex.lifecycle.folders.gap import BatchOrder
-from tierdex.lifecycle.folders.recovery import Identity
 from tierdex.lifecycle.folders.transition import sync_file
 from tierdex.lifecycle.table.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.topic_set import topic_set

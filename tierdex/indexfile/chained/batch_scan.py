@@ -105,7 +105,7 @@ class NotHeldError(Exception):
         self.row = row
 
 
-def held_rows(file: ScannedFile, holds: Holds) -> int:
+def delayed_rows(file: ScannedFile, holds: Holds) -> int:
     """Return how many rows are of messages that a log has: those before the first batch it denies."""
     statistics = BatchStatistics(file.header, with_ends=False)
     dictionaries = Dictionaries(file.header.schema.dictionary_names)

@@ -23,7 +23,7 @@ from tierdex.errors import CorruptFileError
 from tierdex.fileparts.dictionary import Dictionaries
 from tierdex.fileparts.layout import FOOTER_BYTES
 from tierdex.indexfile import layout
-from tierdex.indexfile.chained.batch_scan import ScannedFile, held_rows, scan_anew, scan_file
+from tierdex.indexfile.chained.batch_scan import ScannedFile, delayed_rows, scan_anew, scan_file
 from tierdex.indexfile.chained.batch_statistics import BatchStatistics
 from tierdex.indexfile.chained.check import check_chained
 from tierdex.indexfile.chained.reader import Published
@@ -194,7 +194,9 @@ class ChainedFile(ChainedWriter):
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
             limit = (
-                None if holds is None else held_rows(ScannedFile(file.read_at, header, path), holds)
+                None
+                if holds is None
+                else delayed_rows(ScannedFile(file.read_at, header, path), holds)
             )
             statistics, dictionaries = scan_anew(
                 ScannedFile(file.read_at, header, path), slots, limit
@@ -242,7 +244,9 @@ class ChainedFile(ChainedWriter):
                 return cls._sealed(path, header, file)
             slots = np.zeros(header.slot_count, np.uint32)
             limit = (
-                None if holds is None else held_rows(ScannedFile(file.read_at, header, path), holds)
+                None
+                if holds is None
+                else delayed_rows(ScannedFile(file.read_at, header, path), holds)
             )
             statistics, names = scan_anew(ScannedFile(file.read_at, header, path), slots, limit)
             return cls._over(

@@ -4,7 +4,7 @@ A power cut may keep a newer file's batches and lose an older one's last. Nothin
 acknowledged at `disk` then (a sync takes the older first, and the newer's own record of where the older
 ended), and to keep it would leave a hole in the order in which everything was written.
 
-Depends on fileparts, file_state and recovery.
+Depends on fileparts, file_state and folder_listing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tierdex.fileparts.predecessor import Predecessor
     from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.folders.recovery import FolderListing, FoundFile
+    from tierdex.lifecycle.folders.folder_listing import FolderListing, FoundFile
     from tierdex.lifecycle.paths import DataPaths
 
 logger = logging.getLogger(__name__)

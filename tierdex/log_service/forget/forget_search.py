@@ -22,7 +22,7 @@ from tierdex.indexfile.layout import KIND_KEY, KIND_MESSAGE_ID
 from tierdex.log_service.levels import Level
 from tierdex.log_service.read.reads import QueuePosition
 from tierdex.log_service.read_policy import ReadLimits
-from tierdex.log_service.timer.held_rows import TIMER_TOPIC
+from tierdex.log_service.timer.delayed_rows import TIMER_TOPIC
 from tierdex.logfile.layout import MARKS_QUEUE
 from tierdex.logfile.layout import TIMER_TOPIC as TIMER_TOPIC_BYTES
 

@@ -26,13 +26,13 @@ from tierdex.compactor.rounds import Rounds
 from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, TierdexError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forget.forgetting import check_places
 from tierdex.index_service.forget.receipt import (
     ForgetReceipt,
     ForgottenMessage,
     HeldFile,
     RewrittenFile,
 )
+from tierdex.index_service.requests.entry_rules import check_places
 from tierdex.index_service.requests.query import make_names
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.forgotten import AskedHash
@@ -42,7 +42,7 @@ from tierdex.log_service.levels import Level
 from tierdex.log_service.notes.forgotten_messages import ForgetRequest, HeldBefore
 from tierdex.log_service.notes.forgotten_names import NamedPlaces
 from tierdex.log_service.read.queue_parts import STORE_ERRORS
-from tierdex.log_service.timer.held_rows import TIMER_TOPIC
+from tierdex.log_service.timer.delayed_rows import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

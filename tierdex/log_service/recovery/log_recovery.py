@@ -19,8 +19,8 @@ from tierdex.fileparts.footer import read_footer, read_part
 from tierdex.fileparts.layout import FOOTER_BYTES, FOOTER_MAGIC, HEADER_BYTES, Part
 from tierdex.fileparts.predecessor import NO_PREDECESSOR, Predecessor, decode_predecessor
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.folders.folder_listing import Identity
 from tierdex.lifecycle.folders.gap import BatchOrder
-from tierdex.lifecycle.folders.recovery import Identity
 from tierdex.lifecycle.table.file_handle import FileHandle, Lease, live_handle
 from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX, topic_set
 from tierdex.log_service.files.log_file import MERGED, PARTS, GroupedLogFile, LiveFile, SealedFile
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.filesystem import FileSystem, OpenFile
-    from tierdex.lifecycle.folders.recovery import FolderListing
+    from tierdex.lifecycle.folders.folder_listing import FolderListing
     from tierdex.lifecycle.table.file_handle import Closing
     from tierdex.lifecycle.topic_set import TopicSet
     from tierdex.logfile.header import LogHeader

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError, LossyTakeoverError, NodeInUseError, OwnershipError
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.folders.recovery import list_folders
+from tierdex.lifecycle.folders.folder_listing import list_folders
 from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, DataPaths
 from tierdex.log_service.notes.carried_notes import (
     is_released,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tierdex.lifecycle.folders.recovery import FolderListing, FoundFile
+    from tierdex.lifecycle.folders.folder_listing import FolderListing, FoundFile
     from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.seams import Seams
 

@@ -1,12 +1,17 @@
 """The undelivered messages of one hour, in the order of their delivery.
 
 16 bytes a message: when it is due, and its offset in the hour's queue. Two sorted runs, since messages come
-while others go: what came lately joins the large one when it has grown. Depends on numpy.
+while others go: what came lately joins the large one when it has grown. Depends on delayed_rows.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+
+if TYPE_CHECKING:
+    from tierdex.log_service.timer.delayed_rows import Mark
 
 _FRESH_LEAST = 4096
 _FRESH_SHARE = 8  # the small run stays below this part of the large one
@@ -58,6 +63,19 @@ class DueHour:
             )
         ]
         self._from_large = self._from_large[count:]
+
+
+class DeliveryPosition:
+    """How far delivery is, in one generation of the log."""
+
+    def __init__(self, generation: int, marks: int, mark: Mark) -> None:
+        self.generation = generation
+        self.marks = marks  # how many were written
+        self.mark = mark  # the last one
+        self.hours: dict[int, DueHour] = {}
+
+    def due(self, hour: int) -> DueHour:
+        return self.hours.setdefault(hour, DueHour(hour))
 
 
 def _no_messages() -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 ::
 
-    append    after the gate: into the hour's queue (`held_rows`); before it: straight to its queue
+    append    after the gate: into the hour's queue (`delayed_rows`); before it: straight to its queue
     gate      raised to now, under the lock under which rows are staged: what is due by then lies in the
               hours' queues, and no more of it comes
     deliver   the hour's queue is read up to its end -> what is due by the gate, in order of (deliver_at,
@@ -37,21 +37,18 @@ from tierdex.errors import (
 from tierdex.log_service.answer import TimerHour
 from tierdex.log_service.append.appender import Appended
 from tierdex.log_service.levels import Level
-from tierdex.log_service.read_policy import ReadLimits
 from tierdex.log_service.recovery.mending import ends_of
-from tierdex.log_service.timer.due_hour import DueHour
-from tierdex.log_service.timer.held_rows import (
+from tierdex.log_service.timer.delayed_rows import (
     NO_OFFSET,
     NOTHING_DELIVERED,
     TIMER_TOPIC,
-    HeldMessage,
     Mark,
     delivered,
     hold,
     hold_one,
 )
+from tierdex.log_service.timer.due_hour import DeliveryPosition, DueHour
 from tierdex.log_service.timer.timer_hours import TimerQueues
-from tierdex.logfile.columns import ROW_BYTES_MOST
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE
 from tierdex.logfile.layout import TIMER_TOPIC as TOPIC_BYTES
 from tierdex.value_rules import INT64_MAX, INT64_MIN
@@ -61,7 +58,6 @@ if TYPE_CHECKING:
 
     from tierdex.clock import Clock
     from tierdex.lifecycle.table.file_handle import FileHandle
-    from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.append.active_journal import ActiveJournal
     from tierdex.log_service.append.appender import Appender, AppendRows
     from tierdex.log_service.append.commit import Commit
@@ -70,7 +66,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.append.single_appends import SingleAppends
     from tierdex.log_service.files.queue_table import QueueTable
     from tierdex.log_service.read.reads import LogReads
-    from tierdex.log_service.timer.held_rows import HeldOne, HeldRows
+    from tierdex.log_service.timer.delayed_rows import DelayedOne, DelayedRows
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +111,7 @@ class Timer:
         self._hours: set[int] = set()  # that may have messages to be delivered
         # Guarded by `_lock`, as is all delivery. None: to be read from the log.
         self._lock = threading.Lock()
-        self._position: _Position | None = None
+        self._position: DeliveryPosition | None = None
         self._is_open = False
         self._sleeps_until = INT64_MAX
 
@@ -161,7 +157,7 @@ class Timer:
             self.wake()
         return NO_OFFSET, commit
 
-    def _admit(self, held: HeldRows | HeldOne) -> None:
+    def _admit(self, held: DelayedRows | DelayedOne) -> None:
         """Accept delayed rows. Holding `append_lock`."""
         if held.first_due <= self._gate:
             raise _GateMovedError
@@ -238,7 +234,7 @@ class Timer:
     # -- private ---------------------------------------------------------------------------------------
 
     def _kept_mark(
-        self, position: _Position, handle: FileHandle, queue_id: int
+        self, position: DeliveryPosition, handle: FileHandle, queue_id: int
     ) -> tuple[int, Mark]:
         """Return how many marks are as safe as what a file has of a queue; the last of them."""
         bounds = partial(self._log.reads.bounds, TIMER_TOPIC)
@@ -251,7 +247,7 @@ class Timer:
             return count, position.mark
         return count, self._timer_queues.mark(count) if begin < count else NOTHING_DELIVERED
 
-    def _needs(self, position: _Position, handle: FileHandle, hour: int) -> bool:
+    def _needs(self, position: DeliveryPosition, handle: FileHandle, hour: int) -> bool:
         """Return whether an hour has, or may have, messages that wait behind the mark that counts."""
         _, mark = self._kept_mark(position, handle, hour)
         if hour == mark.hour and mark == position.mark:
@@ -267,7 +263,7 @@ class Timer:
                 pass
 
     @contextmanager
-    def _delivering(self) -> Iterator[_Position]:
+    def _delivering(self) -> Iterator[DeliveryPosition]:
         """Hold `_lock`, with how far delivery is; after an error that is read from the log again."""
         with self._lock:
             try:
@@ -276,7 +272,7 @@ class Timer:
                 self._position = None  # what was staged may be gone
                 raise
 
-    def _known(self) -> _Position:
+    def _known(self) -> DeliveryPosition:
         """Return how far delivery is, read from the log where it must be. Holding `_lock`."""
         log = self._log
         with log.committer.append_lock:
@@ -287,7 +283,7 @@ class Timer:
         position = self._position
         if position is not None and (position.generation, position.marks) == (generation, marks):
             return position
-        position = _Position(generation, marks, self._timer_queues.mark(marks))
+        position = DeliveryPosition(generation, marks, self._timer_queues.mark(marks))
         hours = self._timer_queues.hours(log.queues, position.mark)
         with log.committer.append_lock:
             self._gate = max(self._gate, position.mark.deliver_at)
@@ -333,13 +329,13 @@ class Timer:
                     self._forget(position, hour)
             return count
 
-    def _forget(self, position: _Position, hour: int) -> None:
+    def _forget(self, position: DeliveryPosition, hour: int) -> None:
         position.hours.pop(hour, None)
         with self._log.committer.append_lock:
             self._hours.discard(hour)
 
     def _read(
-        self, position: _Position, due: DueHour, end: int, windows: int | None = None
+        self, position: DeliveryPosition, due: DueHour, end: int, windows: int | None = None
     ) -> None:
         """Read on in an hour's queue up to `end`, by at most so many windows."""
         while due.read_to < end and windows != 0:
@@ -350,11 +346,11 @@ class Timer:
                 windows -= 1
 
     def _deliver_batch(
-        self, position: _Position, due: DueHour, times: np.ndarray, offsets: np.ndarray
+        self, position: DeliveryPosition, due: DueHour, times: np.ndarray, offsets: np.ndarray
     ) -> int:
         """Deliver the first of these messages in one batch; return how many. It is durable then."""
         log = self._log
-        messages = self._messages(due.hour, offsets.tolist())
+        messages = self._timer_queues.messages(due.hour, offsets.tolist(), self._batch_bytes)
         count = len(messages)
         mark = Mark(int(times[count - 1]), int(offsets[count - 1]))
         try:
@@ -371,29 +367,12 @@ class Timer:
         log.committer.wait(appended.commit, Level.DISK)
         return count
 
-    def _refuse_moved(self, position: _Position) -> None:
+    def _refuse_moved(self, position: DeliveryPosition) -> None:
         """Refuse a batch when a failed sync took messages that it delivers, or the mark before it."""
         log = self._log
         marks = log.queues.next_offset(TOPIC_BYTES, MARKS_QUEUE)
         if (log.active.generation, marks) != (position.generation, position.marks):
             raise UnavailableError("the log went back while messages were delivered: tried again")
-
-    def _messages(self, hour: int, offsets: list[int]) -> list[HeldMessage]:
-        """Return the messages at these offsets, in this order: the first, and what fits a batch with it."""
-        found: list[HeldMessage] = []
-        left = self._batch_bytes
-        for first, count in _runs(offsets):
-            end = first + count
-            while first < end:
-                limits = ReadLimits(end - first, max(1, left), Level.RECEIVED)
-                answer = self._timer_queues.read(hour, first, limits)
-                for message in _held_messages(answer):
-                    left -= ROW_BYTES_MOST + len(message.body) + len(message.extra)
-                    if found and left < 0:
-                        return found
-                    found.append(message)
-                first = answer.next_offset
-        return found
 
     def _pause(self) -> float:
         """Return the seconds until something is due, or an hour is to be read."""
@@ -409,35 +388,3 @@ class Timer:
             self._sleeps_until = next_ms
         left_s = (next_ms - self._log.clock.now_ms()) / 1000
         return min(max(left_s, _GATHER_S), _IDLE_S)
-
-
-class _Position:
-    """How far delivery is, in one generation of the log."""
-
-    def __init__(self, generation: int, marks: int, mark: Mark) -> None:
-        self.generation = generation
-        self.marks = marks  # how many were written
-        self.mark = mark  # the last one
-        self.hours: dict[int, DueHour] = {}
-
-    def due(self, hour: int) -> DueHour:
-        return self.hours.setdefault(hour, DueHour(hour))
-
-
-def _runs(offsets: list[int]) -> Iterable[tuple[int, int]]:
-    """Yield (first, count) of offsets that follow each other."""
-    begin = 0
-    for place in range(1, len(offsets) + 1):
-        if place == len(offsets) or offsets[place] != offsets[place - 1] + 1:
-            yield offsets[begin], place - begin
-            begin = place
-
-
-def _held_messages(answer: ReadAnswer) -> Iterable[HeldMessage]:
-    batch = answer.batch
-    bodies, body_ends = batch.bodies.tobytes(), batch.body_offsets.tolist()
-    extras, extra_ends = batch.extras.tobytes(), batch.extra_offsets.tolist()
-    for i in range(len(batch)):
-        yield HeldMessage(
-            bodies[body_ends[i] : body_ends[i + 1]], extras[extra_ends[i] : extra_ends[i + 1]]
-        )

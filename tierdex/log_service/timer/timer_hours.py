@@ -15,11 +15,19 @@ from tierdex.log_service.answer import TimerHour
 from tierdex.log_service.levels import Level
 from tierdex.log_service.read.reads import QueuePosition
 from tierdex.log_service.read_policy import ReadLimits
-from tierdex.log_service.timer.held_rows import NOTHING_DELIVERED, TIMER_TOPIC, Mark
+from tierdex.log_service.timer.delayed_rows import (
+    NOTHING_DELIVERED,
+    TIMER_TOPIC,
+    DelayedMessage,
+    Mark,
+)
+from tierdex.logfile.columns import ROW_BYTES_MOST
 from tierdex.logfile.layout import HOUR_MS, MARKS_QUEUE
 from tierdex.logfile.layout import TIMER_TOPIC as TOPIC_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.files.queue_table import QueueTable
     from tierdex.log_service.read.reads import LogReads
@@ -87,6 +95,26 @@ class TimerQueues:
         is_left = (times > mark.deliver_at) | ((times == mark.deliver_at) & (offsets > mark.offset))
         return times[is_left], offsets[is_left], answer.next_offset
 
+    def messages(self, hour: int, offsets: list[int], most_bytes: int) -> list[DelayedMessage]:
+        """Return the messages at these offsets, in this order: the first, and what fits a batch with it.
+
+        A batch has `most_bytes` of rows.
+        """
+        found: list[DelayedMessage] = []
+        left = most_bytes
+        for first, count in _runs(offsets):
+            end = first + count
+            while first < end:
+                limits = ReadLimits(end - first, max(1, left), Level.RECEIVED)
+                answer = self.read(hour, first, limits)
+                for message in _delayed_messages(answer):
+                    left -= ROW_BYTES_MOST + len(message.body) + len(message.extra)
+                    if found and left < 0:
+                        return found
+                    found.append(message)
+                first = answer.next_offset
+        return found
+
 
 def read_hours(reads: LogReads, queues: QueueTable) -> list[TimerHour]:
     """Return the hours in which messages are to be delivered, from the files alone."""
@@ -103,3 +131,22 @@ def read_hours(reads: LogReads, queues: QueueTable) -> list[TimerHour]:
         if count:
             found.append(TimerHour(hour * HOUR_MS, count))
     return found
+
+
+def _runs(offsets: list[int]) -> Iterable[tuple[int, int]]:
+    """Yield (first, count) of offsets that follow each other."""
+    begin = 0
+    for place in range(1, len(offsets) + 1):
+        if place == len(offsets) or offsets[place] != offsets[place - 1] + 1:
+            yield offsets[begin], place - begin
+            begin = place
+
+
+def _delayed_messages(answer: ReadAnswer) -> Iterable[DelayedMessage]:
+    batch = answer.batch
+    bodies, body_ends = batch.bodies.tobytes(), batch.body_offsets.tolist()
+    extras, extra_ends = batch.extras.tobytes(), batch.extra_offsets.tolist()
+    for i in range(len(batch)):
+        yield DelayedMessage(
+            bodies[body_ends[i] : body_ends[i + 1]], extras[extra_ends[i] : extra_ends[i + 1]]
+        )

@@ -55,7 +55,7 @@ class Mark(NamedTuple):
 NOTHING_DELIVERED: Final = Mark(INT64_MIN, -1)
 
 
-class HeldRows(NamedTuple):
+class DelayedRows(NamedTuple):
     """Rows as they are appended: those of `is_held` wait, the first one until `first_due`."""
 
     rows: AppendRows
@@ -64,7 +64,7 @@ class HeldRows(NamedTuple):
     hours: tuple[int, ...]
 
 
-class HeldOne(NamedTuple):
+class DelayedOne(NamedTuple):
     """One message as it is appended, and the items of its extra that tell of its delivery.
 
     It waits in the timer's queue of `hours`; without any it is due already.
@@ -76,14 +76,14 @@ class HeldOne(NamedTuple):
     hours: tuple[int, ...]
 
 
-class HeldMessage(NamedTuple):
+class DelayedMessage(NamedTuple):
     """A held message as its hour's queue has it."""
 
     body: bytes
     extra: bytes
 
 
-def hold(rows: AppendRows, deliver_at: np.ndarray, now_ms: int) -> HeldRows:
+def hold(rows: AppendRows, deliver_at: np.ndarray, now_ms: int) -> DelayedRows:
     """Return the rows with those that are due after `now_ms` in the timer's queues.
 
     `deliver_at` i8, one a row, AT_ONCE where there is none.
@@ -102,7 +102,7 @@ def hold(rows: AppendRows, deliver_at: np.ndarray, now_ms: int) -> HeldRows:
         count,
     )
     due = deliver_at[is_held]
-    return HeldRows(
+    return DelayedRows(
         AppendRows(
             held_queues,
             rows.bodies,
@@ -118,15 +118,15 @@ def hold(rows: AppendRows, deliver_at: np.ndarray, now_ms: int) -> HeldRows:
     )
 
 
-def hold_one(message: GivenMessages, deliver_at: int, now_ms: int) -> HeldOne:
+def hold_one(message: GivenMessages, deliver_at: int, now_ms: int) -> DelayedOne:
     """Return one checked message as `hold` does rows."""
     delivery = b"" if deliver_at == AT_ONCE else deliver_at_item(deliver_at)
     if deliver_at <= now_ms:
-        return HeldOne(message, delivery, deliver_at, ())
+        return DelayedOne(message, delivery, deliver_at, ())
     delivery += target_item(Target(message.topic, message.queue_id, message.timestamp))
     hour = deliver_at // layout.HOUR_MS
     held = message._replace(topic=TIMER_TOPIC, queue_id=hour, timestamp=deliver_at)
-    return HeldOne(held, delivery, deliver_at, (hour,))
+    return DelayedOne(held, delivery, deliver_at, (hour,))
 
 
 class _Targets(NamedTuple):
@@ -167,7 +167,7 @@ def _values(column: BinaryColumn | None, count: int) -> list[bytes]:
     return [data[begin:end] for begin, end in pairwise(ends)]
 
 
-def delivered(messages: Sequence[HeldMessage], mark: Mark, now_ms: int) -> AppendRows:
+def delivered(messages: Sequence[DelayedMessage], mark: Mark, now_ms: int) -> AppendRows:
     """Return held messages as rows of their queues, in order, and behind them the mark.
 
     A message that was forgotten has no extra, and is left out. Raises ValueError for what is no held one.

@@ -6,7 +6,7 @@
     waiting   nodes that may hold more: not published, not rolled, not readable
     unseen    nodes whose files within the bounds are in a folder that is not seen here
 
-Depends on forgotten_search, answer, view, lifecycle and errors.
+Depends on forgotten_search, receipt, answer, view, lifecycle and errors.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tierdex.errors import InvalidRequestError, UnavailableError
 from tierdex.index_service.answer import Missing
-from tierdex.index_service.forget.forgotten_search import Occurrences, search_all, search_sources
+from tierdex.index_service.forget.forgotten_search import (
+    Occurrences,
+    search_all,
+    search_sources,
+    union,
+)
+from tierdex.index_service.forget.receipt import RewrittenFile, holder_of
 from tierdex.lifecycle.file_state import FileState
+from tierdex.lifecycle.manifests.file_row import FileRef
 from tierdex.lifecycle.manifests.forgotten import ENTRY, Forgetting
+from tierdex.lifecycle.paths import make_file_id
 
 if TYPE_CHECKING:
     from tierdex.index_service.ingest.writer import Writer
@@ -32,8 +40,8 @@ if TYPE_CHECKING:
 ENTRIES_MAX: Final = 1_000_000  # of one request: a record is 32 bytes of manifest an entry
 
 
-class Look(NamedTuple):
-    """What one look at everything found for a record."""
+class ScanResult(NamedTuple):
+    """What one scan of everything found for a record."""
 
     ages: NodeAges
     found: Occurrences
@@ -51,6 +59,33 @@ class Look(NamedTuple):
             if node not in self.ages.local and self._hides(node, bound)
         ]
 
+    def rewritten(self, record: Forgetting) -> list[RewrittenFile]:
+        """Return the files of a record that hold its entries no more, each with what came in its place."""
+        held = {f.handle.uuid for f in self.found.holding}
+        return [
+            RewrittenFile(
+                make_file_id(ref.number, ref.node), ref.node, ref.uuid.hex(),
+                holder_of(ref.uuid, self.ages.states),
+            )
+            for ref in record.files
+            if ref.uuid not in held
+        ]  # fmt: skip
+
+    def advance(self, record: Forgetting) -> Forgetting:
+        """Return the record with what was found. The bound of a node that waits no more stays."""
+        fixed = fixed_bounds(record)
+        waits = {node for node, _ in self.waiting if node not in fixed}
+        refs = {
+            FileRef(f.handle.node, f.handle.uuid, f.handle.number) for f in self.found.holding
+        }.union(record.files)
+        return replace(
+            record,
+            waits=tuple(sorted(waits)),
+            entries=union(record.entries, self.found.packed()),
+            bounds=self.bounds,
+            files=tuple(sorted(refs)),
+        )
+
     def _hides(self, node: str, bound: int) -> bool:
         state, standing = self.ages.states.get(node), self.ages.standings.get(node)
         if state is None or standing is None:
@@ -58,8 +93,8 @@ class Look(NamedTuple):
         return state.highest_number < bound and standing.bound is not None
 
 
-class Looking:
-    """Looks for the entries of requests. Safe to share between threads."""
+class RequestScan:
+    """Scans files for the entries of requests. Safe to share between threads."""
 
     def __init__(self, table: FileTable, read_view: ReadView, writer: Writer | None) -> None:
         self._table = table
@@ -67,7 +102,7 @@ class Looking:
         self._writer = writer
         self._holds: dict[tuple[bytes, int, bytes], bool] = {}  # record, its number, published file
 
-    def look(self, record: Forgetting) -> Look:
+    def scan(self, record: Forgetting) -> ScanResult:
         """Search every file that may hold what was put before the record for its entries."""
         ages = self._read_view.ages  # before the files: these are as new, or newer
         with self._table.snapshot() as snapshot:
@@ -100,7 +135,7 @@ class Looking:
             raise InvalidRequestError(
                 f"more than {ENTRIES_MAX:,} entries: forget fewer keys at a time", field="lookups"
             )
-        return Look(ages, found, limits, waiting)
+        return ScanResult(ages, found, limits, waiting)
 
     def _bounds(
         self, record: Forgetting, ages: NodeAges, handles: list[FileHandle]
