@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -q install --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean tree-kernels wheel
+.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean tree-kernels wheel clouds
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -118,6 +118,11 @@ bench: $(STAMPS)/bench ## ratios against peers and the C floor, about 15 minutes
 
 bench-quick: $(STAMPS)/bench ## the same at a tenth of the size, about 2 minutes
 	$(BIN)/python -m benchmarks --quick
+
+clouds: $(STAMPS)/test ## install emulators of Azure and Google (npm, Go: minutes), and run the stores' contract on them
+	$(BIN)/python -m tools.azurite
+	GOBIN=$(CURDIR)/.cache/gcs go install github.com/fsouza/fake-gcs-server@v1.56.1
+	$(BIN)/python -m pytest -q tests/testing/test_store_contract_on_clouds.py
 
 torture: $(STAMPS)/test ## try hard to break the promises: make torture ARGS="--seconds 600 --seed 1 --jobs 2"
 	$(BIN)/python -m tests.torture $(ARGS)

@@ -51,7 +51,7 @@ def test_s3_address_may_come_from_the_environment(aws_environment, moto_server, 
     [
         "",
         "http://host/x",
-        "gs://bucket/x",
+        "ftp://bucket/x",
         "file://host/x",
         "file://",
         "file:///x?y=1",

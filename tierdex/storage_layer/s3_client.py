@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from tierdex.storage_layer.credentials import Credentials
+    from tierdex.storage_layer.store_url import Credentials
 
 DEFAULT_REGION = "us-east-1"  # what servers other than AWS expect when none is named
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import InvalidRequestError
 from tierdex.settings import load_settings
-from tierdex.storage_layer.credentials import Credentials
 from tierdex.storage_layer.open import open_store
+from tierdex.storage_layer.store_url import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,9 @@ _HOUR_MS = 3_600_000
 
 
 def merge(
-    store: Annotated[str, typer.Argument(help="Store: a folder, or a file://, s3:// URL.")],
+    store: Annotated[
+        str, typer.Argument(help="Store: a folder, or a file://, s3://, gs://, az:// URL.")
+    ],
     node: Annotated[str, typer.Option(help="Shared node that lists the runs.")] = "runs",
     older_than_hours: Annotated[
         float, typer.Option(min=0, help="Merge only files that were sealed this long ago.")

@@ -69,8 +69,8 @@ Data = Annotated[
 Store = Annotated[
     str | None,
     typer.Option(
-        help="Store: a folder, or a file://, s3:// URL (default: the store of the data folder; if new "
-        "DATA/store).",
+        help="Store: a folder, or a file://, s3://, gs://, az:// URL (default: that of the data folder; "
+        "if new DATA/store).",
         envvar="TIERDEX_STORE",
         show_default=False,
     ),
