@@ -44,6 +44,7 @@ class DeltaTable:
         self._folder = FileFolder(filesystem, address)
         self._log = DeltaLog(self._folder)
         self._state: DeltaState | None = None
+        self._files: dict[str, tuple[Mapping[str, Any], LiveFile]] = {}  # of the step before
 
     @property
     def name(self) -> str:
@@ -137,19 +138,23 @@ class DeltaTable:
         columns = columns_of(state.metadata, state.protocol)
         files = {}
         for path, add in state.adds.items():
-            self._folder.address_of(path)
-            mark = mark_of_add(add)
-            partition = {
-                n: value or None for n, value in (add.get("partitionValues") or {}).items()
-            }
-            read = (
-                partial(rows_of_delta, add["deletionVector"], self._folder.read_range)
-                if mark
-                else None
-            )
-            files[path] = LiveFile(path, int(add.get("size") or 0), partition, mark, read)
+            known = self._files.get(path)
+            if known is None or known[0] is not add:
+                known = self._files[path] = (add, self._live_file(path, add))
+            files[path] = known[1]
+        if len(self._files) > 2 * len(files):
+            self._files = {path: self._files[path] for path in files}
         version = state.version
         return TableStep(str(version), version, state.time_ms, columns.encode(), files)
+
+    def _live_file(self, path: str, add: Mapping[str, Any]) -> LiveFile:
+        self._folder.address_of(path)  # refuses one that lies elsewhere
+        mark = mark_of_add(add)
+        partition = {n: value or None for n, value in (add.get("partitionValues") or {}).items()}
+        read = (
+            partial(rows_of_delta, add["deletionVector"], self._folder.read_range) if mark else None
+        )
+        return LiveFile(path, int(add.get("size") or 0), partition, mark, read)
 
     def opened(self, file: LiveFile) -> AbstractContextManager[Any]:
         return self._folder.opened(file.path)
