@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _FILES_KEPT: Final = 64
-_DICTIONARY_BYTES: Final = 64 << 20
+_DICTIONARY_BYTES: Final = 128 << 20
 
 
 class TableRows:
