@@ -10,7 +10,7 @@
 Of a search for one row of each lookup there are columns alone.
 
 Files are chained or compacted, newest first. One thread. Depends on fileparts, kernels.column_search,
-kernels.lookup_states, chained, plain_keys, lookup and searched_file.
+kernels.lookup_states, chained, lookup and searched_file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from tierdex.fileparts.memory import address
 from tierdex.indexfile.kernels import column_search
 from tierdex.indexfile.kernels import lookup_states as k
 from tierdex.indexfile.lookup import DONE, START, TIME_MAX, TIME_MIN, Found
-from tierdex.indexfile.plain_keys import NotPlainError
 
 if TYPE_CHECKING:
     from tierdex.indexfile.chained.reader import ChainedReader
     from tierdex.indexfile.lookup import Search
-    from tierdex.indexfile.plain_keys import PlainKeys
     from tierdex.indexfile.searched_file import SearchedFile
 
 _MOST_ROOM: Final = 1 << 16
@@ -38,17 +36,13 @@ COLUMN_BYTES: Final = 36  # of a row, see kernels.lookup_states.message_columns
 
 
 class Asked(NamedTuple):
-    """Lookups as columns. None: one code (i4) for all, any time, one row (i8) of each, which names its topic.
-
-    The hashes of `keys`, if they are given, are written by the search: then one row is wanted of each.
-    """
+    """Lookups as columns. None: one code (i4) for all, any time; one row of each, which names its topic."""
 
     hashes: np.ndarray  # u8
     codes: np.ndarray | None = None
     begin: np.ndarray | None = None  # i8, as all that follow
     end: np.ndarray | None = None
     limits: np.ndarray | None = None
-    keys: PlainKeys | None = None
 
     @property
     def room(self) -> int:
@@ -99,7 +93,7 @@ class ColumnSearch:
         for each in files:
             if each.pages and scratch is None:
                 scratch = np.empty(column_search.SCRATCH * count + 1, np.int64)
-                if asked.keys is None and count > 1:
+                if limits is not None and count > 1:
                     order = np.argsort(hashes, kind="stable")
         self._kept = order, scratch
         if limits is not None:
@@ -110,7 +104,7 @@ class ColumnSearch:
                 count, *columns,
                 most_items, is_message, states, 0, 0, len(files), 0,
                 0 if scratch is None else address(scratch), item_bytes, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                address(self._newest) if limits is None else 0, *self._keys_to_hash(),
+                address(self._newest) if limits is None else 0,
             ),
         )  # fmt: skip
         for each in files:
@@ -119,15 +113,6 @@ class ColumnSearch:
         arguments[k.L_FILES] = self._place + 8 * k.L_LENGTH
         if limits is not None or scratch is not None:
             self._make_room(asked.room)
-
-    def _keys_to_hash(self) -> tuple[int, ...]:
-        """Return the keys if the walk of chains is to hash them; else they are hashed here."""
-        keys, files = self._asked.keys, self.files
-        if keys is not None:
-            if files and files[0].chains and self._asked.limits is None:
-                return keys.offsets, keys.width, keys.data, keys.data_bytes, *keys[5:8]
-            keys.hash_into(address(self._asked.hashes))
-        return (0,) * 7
 
     def _make_room(self, room: int) -> None:
         """Make room for so many rows, and their numbers; keep those that were found."""
@@ -159,14 +144,12 @@ class ColumnSearch:
     def run(self) -> None:
         """Search until each lookup has enough, is cut, or no file is left.
 
-        Raises NotPlainError, CorruptFileError.
+        Raises CorruptFileError.
         """
         while True:
             status, what, number = column_search.search_files(self._place)
             if status == column_search.FINISHED:
                 return
-            if status == column_search.NOT_PLAIN:
-                raise NotPlainError
             if status < 0:
                 raise self.files[number].damage(status, what)
             self._make_room(2 * self._room)

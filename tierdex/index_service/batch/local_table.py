@@ -53,7 +53,7 @@ def local_table(
     freshness = view.freshness  # before the files: its `as_of` must not promise more
     asked, names = _asked(lookups)
     forgotten, count = freshness.forgotten, len(asked.hashes)
-    if not count or (forgotten and forgotten.are_asked(_hashes(asked)).any()):
+    if not count or (forgotten and forgotten.are_asked(asked.hashes).any()):
         return None
     most = executor.settings
     items, entries = (
@@ -83,15 +83,10 @@ def _asked(lookups: PlainLookups | Lookups) -> tuple[Asked, Names]:
     if isinstance(lookups, PlainLookups):
         count, most = lookups.keys.key_count, lookups.max_count
         limits = None if most == 1 else np.full(count, most, np.int64)
-        hashes = np.empty(count, np.uint64)
-        return Asked(hashes, limits=limits, keys=lookups.keys), Names((lookups.topic,))
+        return Asked(lookups.keys.hashes(), limits=limits), Names((lookups.topic,))
     names = Names.of(lookups)
     columns = lookups.begin, lookups.end, lookups.max_count
     return Asked(lookups.hashes, names.codes(lookups), *columns), names
-
-
-def _hashes(asked: Asked) -> np.ndarray:
-    return asked.hashes if asked.keys is None else asked.keys.hashes()
 
 
 def _newest(files: Iterable[FileHandle], names: Names) -> tuple[list[FileHandle], bool]:

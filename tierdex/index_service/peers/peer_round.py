@@ -29,6 +29,8 @@ class PeerRound:
     @property
     def answered(self) -> frozenset[str]:
         """The nodes that answered for themselves: by the owner that is theirs where the files were taken."""
+        if not self.given_by:
+            return frozenset()
         states = {} if self.ages is None else self.ages.states
         return frozenset(
             peer.node

@@ -81,7 +81,7 @@ def run_of(
 ) -> ColumnSearch:
     """Return a search of these files, newest first, that was not begun.
 
-    Raises what says that a file was closed, and NotPlainError.
+    Raises what says that a file was closed.
     """
     known: dict[str, int] = {}
     files = [_searched(handle, names, hides, known) for handle in handles]

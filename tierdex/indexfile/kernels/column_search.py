@@ -3,21 +3,21 @@
 ::
 
     lookups that want rows of a file     by its times, their topics, and what they have so far
-    chained     key ahead -> hash -> prefetch its slot      (_AHEAD keys before it is needed)
+    chained     hash ahead -> prefetch its slot             (_AHEAD lookups before it is needed)
                 slot -> prefetch the first row              (a free lane of _LANES)
                 row -> prefetch the next one, or, when it matches, all of it: taken one round later
     compacted   filter, directory, pages                    (page_batch, groups of lookups)
     row         copied; a row of messages that the lookup has already is passed over
 
-A lane whose chain has ended takes the next key at once, so that as many loads are in flight as the memory
+A lane whose chain has ended takes the next lookup at once, so that as many loads are in flight as the memory
 takes; groups that wait for their longest chain cost a sixth more. Only the first 16 bytes of a row are
 prefetched, which say whether it matches: most rows lie on two cache lines.
 
 A call ends early when the rows need more room, and the next one goes on. The arguments are those of
 lookup_states.
 
-Depends on lookup_states, chain_lookup, head_insertion, page_batch, key_bounds, intrinsics, hashing, compile,
-layout and lookup.
+Depends on lookup_states, chain_lookup, head_insertion, page_batch, intrinsics, compile, layout and
+lookup.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from typing import Any, Final
 import numpy as np
 
 from tierdex.fileparts.kernels.compile import carray, kernel
-from tierdex.fileparts.kernels.hashing import xxh64
 from tierdex.fileparts.kernels.intrinsics import (
     load_i64,
     load_u8,
@@ -54,14 +53,13 @@ from tierdex.indexfile.chained.kernels.chain_lookup import (
 from tierdex.indexfile.chained.kernels.head_insertion import Slots, slot_of
 from tierdex.indexfile.compacted.kernels import page_batch
 from tierdex.indexfile.kernels import lookup_states as s
-from tierdex.indexfile.kernels.key_bounds import key_bound
 from tierdex.indexfile.lookup import DONE, START, TIME_MAX, TIME_MIN
 
 # Columns of the scratch: the lookups that a compacted file is asked, and what page_batch takes of them.
 _WANTED, _HASHES, _BEGINS, _ENDS, _LIMITS, _STARTS, _FOLLOWING, _TAGS, _OFFSETS = range(9)
 SCRATCH: Final = 9
 
-FINISHED, MORE_ROOM, NOT_PLAIN = 0, 1, 2
+FINISHED, MORE_ROOM = 0, 1
 
 _LANES = 32
 _AHEAD = 32
@@ -98,7 +96,7 @@ def _matches(arguments: int, file: int, row: int, lookup: Any, key_hash: Any, ta
 
 @kernel
 def _walk_chains(arguments: int, number: int) -> Any:
-    """Take the rows of a chained file; return FINISHED, MORE_ROOM, NOT_PLAIN, or an error."""
+    """Take the rows of a chained file; return FINISHED, MORE_ROOM, or an error."""
     file = s.argument(arguments, s.L_FILES) + 8 * s.C_LENGTH * number
     view = carray(numbers_at(load_i64(file + 8 * s.C_VIEW)), (VIEW_LENGTH,))
     slots = Slots(view[V_SLOTS], np.uint64(view[V_SLOT_COUNT]))
@@ -124,34 +122,12 @@ def _walk_chains(arguments: int, number: int) -> Any:
     steps, found = np.empty(2 * _LANES, np.int64), np.empty(_LANES, np.int64)
     hits, running, hit, walked = np.empty(_LANES, np.int64), 0, 0, 0
     hit_tags, hit_steps = np.empty(_LANES, np.uint32), np.empty(_LANES, np.int64)
-    offsets, width, data = (
-        s.argument(arguments, s.L_KEY_OFFSETS),
-        s.argument(arguments, s.L_KEY_WIDTH),
-        s.argument(arguments, s.L_KEY_DATA),
-    )
-    data_bytes, most_bytes = (
-        s.argument(arguments, s.L_KEY_DATA_BYTES),
-        s.argument(arguments, s.L_KEY_MOST_BYTES),
-    )
-    seed, begin = np.uint64(s.argument(arguments, s.L_KEY_SEED)), s.first_key(arguments)
-    if begin < 0:
-        return np.int64(NOT_PLAIN)
     ahead, admitted, status = 0, 0, np.int64(FINISHED)
     while True:
         while admitted < count and running < _LANES:
             # The slot of the key `_AHEAD` keys on is asked for; at the start, those of all before.
             while ahead < min(count, admitted + _AHEAD):
-                if offsets == 0:
-                    value = load_u64(hash_column + 8 * ahead)
-                else:
-                    end = key_bound(offsets, width, ahead + 1)
-                    length = end - begin
-                    if length < 1 or length > most_bytes or end > data_bytes:
-                        return np.int64(NOT_PLAIN)
-                    value = xxh64(data + begin, length, seed)
-                    store_u64(hash_column + 8 * ahead, value)
-                    begin = end
-                prefetch(slot_of(slots, value))
+                prefetch(slot_of(slots, load_u64(hash_column + 8 * ahead)))
                 ahead += 1
             lookup, tag, row = np.int64(admitted), first_tag, np.int64(START)
             admitted += 1
@@ -256,7 +232,6 @@ def _walk_chains(arguments: int, number: int) -> Any:
     for a in range(running):
         s.leave(arguments, lookups[a], number, (places[a] - base) // item_bytes + 1)
     store_i64(arguments + 8 * s.L_ITEMS, s.argument(arguments, s.L_ITEMS) + walked)
-    store_i64(arguments + 8 * s.L_KEY_OFFSETS, np.int64(0))  # every key was hashed
     return status
 
 
@@ -379,8 +354,8 @@ def _read_runs(arguments: int, number: int) -> Any:
 def search_files(arguments: int) -> Any:
     """Take the rows of all lookups (see L_*, at address `arguments`), newest file first.
 
-    Returns (FINISHED, MORE_ROOM: call again with more of it, NOT_PLAIN: some key is not plain, or an error;
-    the number of what is damaged; the file).
+    Returns (FINISHED, MORE_ROOM: call again with more of it, or an error; the number of what is damaged; the
+    file).
     """
     if s.argument(arguments, s.L_IS_BEGUN) == 0:
         s.begin(arguments)

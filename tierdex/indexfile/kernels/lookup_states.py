@@ -3,7 +3,7 @@
 What each lookup has, and where it goes on, lasts from call to call of a search (column_search), whose
 *arguments* are an i8 array: its places are named L_* and C_* here.
 
-Depends on key_bounds, intrinsics, compile, layout, lookup and schema.
+Depends on intrinsics, compile, layout, lookup and schema.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from tierdex.fileparts.kernels.intrinsics import (
     store_u64,
 )
 from tierdex.indexfile import layout
-from tierdex.indexfile.kernels.key_bounds import bytes_are_plain, key_bound
 from tierdex.indexfile.lookup import DONE, START, TIME_MAX
 from tierdex.indexfile.schema import (
     MESSAGE_OFFSET_POSITION,
@@ -60,14 +59,7 @@ L_BEFORE = 22  # the lookup's row before it, by number, -1: none
 L_ITEMS = 23  # looked at so far (a number)
 L_CUTS = 24  # lookups that were cut (a number)
 L_COLUMNS = 25  # see `message_columns`: of each lookup, which is not written
-L_KEY_OFFSETS = 26  # the keys as in PlainKeys, whose hashes are to be written first; 0: they were
-L_KEY_WIDTH = 27
-L_KEY_DATA = 28
-L_KEY_DATA_BYTES = 29
-L_KEY_MOST_BYTES = 30
-L_KEY_SEED = 31
-L_KEY_IS_TEXT = 32
-L_LENGTH: Final = 33
+L_LENGTH: Final = 26
 
 C_VIEW = 0  # chained: address of its view; else 0
 C_NUMBERS = 1  # compacted: address of what kernels know of it
@@ -280,22 +272,6 @@ def wants(arguments: int, file: int, number: int, lookup: Any) -> Any:
     ):
         return False
     return tag_of(arguments, file, lookup) != _TAG_NONE
-
-
-@kernel
-def first_key(arguments: int) -> Any:
-    """Return where the first key begins, -1 when the keys' bytes are not plain."""
-    offsets, width = argument(arguments, L_KEY_OFFSETS), argument(arguments, L_KEY_WIDTH)
-    if offsets == 0:
-        return np.int64(0)
-    data, data_bytes = (
-        argument(arguments, L_KEY_DATA),
-        argument(arguments, L_KEY_DATA_BYTES),
-    )
-    is_text = argument(arguments, L_KEY_IS_TEXT) != 0
-    if not bytes_are_plain(offsets, width, data, data_bytes, argument(arguments, L_COUNT), is_text):
-        return np.int64(-1)
-    return key_bound(offsets, width, 0)
 
 
 @kernel
