@@ -96,10 +96,16 @@ def begins_to_hide(rules: Retention, row: FileRow, now_ms: int) -> bool:
     return limit is not None and now_ms - row.sealed_at_ms >= limit
 
 
+def hidden_from(rules: Retention, topic: str, sealed_at_ms: int | None) -> int | None:
+    """Return since when entries of `topic` in a file sealed then are no longer returned; None: they are."""
+    limit = rules.of(topic)
+    return None if limit is None or sealed_at_ms is None else sealed_at_ms + limit
+
+
 def is_hidden(rules: Retention, topic: str, sealed_at_ms: int | None, now_ms: int) -> bool:
     """Return whether entries of `topic` in a file sealed then are no longer returned."""
-    limit = rules.of(topic)
-    return limit is not None and sealed_at_ms is not None and now_ms - sealed_at_ms >= limit
+    since = hidden_from(rules, topic, sealed_at_ms)
+    return since is not None and now_ms >= since
 
 
 def _milliseconds(seconds: float | None) -> int | None:

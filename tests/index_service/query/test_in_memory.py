@@ -198,16 +198,33 @@ def test_damaged_page_in_memory_is_never_an_answer(published):
     assert offsets(from_memory(published, "orders", key="k1")) == [100]
 
 
-def test_published_key_under_retention_is_left_to_the_full_query(make_index, store, clock):
+@pytest.mark.parametrize("published", [False, True])
+def test_retention_hides_a_key_from_the_moment_on_without_the_full_query(
+    make_index, store, clock, published
+):
     index = make_index(store=store, topic_retention={"orders": 60.0})
-    put(index, "a", 1)
+    put(index, "a", 1, message_id="m")
+    put(index, "a", 7, topic="kept")
     index.roll()
-    index.run_compaction()
-    assert offsets(index.query("orders", key="a")) == [1]
-    clock.advance(61.0)
+    if published:
+        index.run_compaction()
+    else:
+        with store.outage(), pytest.raises(TierdexError):
+            index.run_compaction()
+    for topic in ("orders", "kept"):
+        index.query(topic, key="a")  # teaches the topic, and fetches
+    clock.advance(59.0)
     index.refresh()
-    assert from_memory(index, "orders", key="a") is None
-    assert index.query("orders", key="a").entries == []
+    assert offsets(from_memory(index, "orders", key="a")) == [1]
+    put(index, "a", 2)
+    assert offsets(from_memory(index, "orders", key="a")) == [2, 1]
+    clock.advance(1.0)
+    assert from_memory(index, "orders", key="a") is None  # what was prepared holds no longer
+    assert offsets(from_memory(index, "orders", key="a")) == [2]
+    assert offsets(index.query("orders", key="a")) == [2]
+    assert offsets(from_memory(index, "kept", key="a")) == [7]
+    assert from_memory(index, message_id="m") is None  # of any topic: each would have to be looked at
+    assert index.query(message_id="m").entries == []
 
 
 def test_published_hot_key_is_left_to_the_full_query(make_index, store):

@@ -191,6 +191,7 @@ def make_components(
             manifests=view.manifests,
             settings=settings,
             writer=writer,
+            hidden_from=read_view.hidden_from,
         ),
         catalogue=catalogue,
         forgetter=forgetter,

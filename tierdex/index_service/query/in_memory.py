@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.answer import Answer
 from tierdex.index_service.query.memory_files import FILES_MAX, MemoryFiles
-from tierdex.index_service.query.memory_plan import MemoryPlan
+from tierdex.index_service.query.memory_plan import MemoryPlan, Shown
 from tierdex.index_service.query.memory_search import Begun, MemorySearch, Page, pending_cursor
 from tierdex.index_service.query.trace import Trace
 from tierdex.index_service.view.freshness import NOT_FRESH
@@ -38,10 +38,13 @@ from tierdex.times import optional_ms
 from tierdex.value_rules import SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.clock import Clock
     from tierdex.index_service.ingest.writer import Writer
     from tierdex.index_service.view.manifest_follower import ManifestFollower
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
     from tierdex.settings import Settings
 
@@ -62,13 +65,18 @@ class LocalQueries:
         manifests: ManifestFollower,
         settings: Settings,
         writer: Writer | None,
+        hidden_from: Callable[[FileHandle, str], int | None],
     ) -> None:
-        """Show what `writer` has received to every query; None: this process writes nothing."""
+        """Show what `writer` has received to every query; None: this process writes nothing.
+
+        `hidden_from` says since when (ms) retention hides a topic in a file.
+        """
         self._now_s = clock.now_s
         self._clock = clock
         self._settings = settings
         self._table = table
         self._manifests = manifests
+        self._hidden_from = hidden_from
         self._max_count_limit = settings.max_count_limit
         self._max_key_bytes = settings.max_key_bytes
         self._writer = writer
@@ -132,9 +140,10 @@ class LocalQueries:
         if (
             plan is None
             or plan.files.version is not self._table.version
+            or plan.rules is not freshness.rules
             or (plan.newcomers and plan.is_behind())
         ):
-            plan = self._prepare(topic)
+            plan = self._prepare(topic, freshness.rules)
             if plan is None:
                 return None
         # Nearly always nothing is forgotten: its identity is asked, not its length.
@@ -179,9 +188,12 @@ class LocalQueries:
         # Again after them: what is missing is named before it leaves the table.
         if (
             self._manifests.freshness is not freshness
-            or self._now_s() > freshness.until_s
+            or (now_s := self._now_s()) > freshness.until_s
             or self._closed
         ):
+            return None
+        if now_s >= plan.until_s:  # retention hides more by now
+            self._plans.pop(topic, None)
             return None
         if isinstance(told, Begun):
             return told
@@ -210,7 +222,7 @@ class LocalQueries:
         self._writer.show_buffered()
         return self._writer.unwritten() is None
 
-    def _prepare(self, topic: str | None) -> MemoryPlan | None:
+    def _prepare(self, topic: str | None, rules: object) -> MemoryPlan | None:
         """Make the plan for the table's newest version; None when the topic was not learned."""
         if topic is not None:
             topic = str.__str__(topic)  # entries have it: never an object of a caller's own class
@@ -221,7 +233,10 @@ class LocalQueries:
         if files.version is not version or len(self._plans) >= _PLANS_KEPT:
             files = self._files = MemoryFiles(version, list(islice(version.files, FILES_MAX + 1)))
             self._plans = {}
-        plan = self._plans[topic] = MemoryPlan(topic, seed, files, self._max_key_bytes)
+        shown = Shown.of(topic, files, rules, self._hidden_from, self._now_s())
+        if shown is None:
+            return None
+        plan = self._plans[topic] = MemoryPlan(topic, seed, files, self._max_key_bytes, shown)
         if self._closed:  # meanwhile: no query will ask these files again
             self.close()
         return plan

@@ -6,13 +6,14 @@
                     `-----. .-----´    `---- one by one ----´        `- a run, too
                        a run: one call of a finder
 
-Depends on memory_files, answer and indexfile.
+Depends on memory_files, answer, indexfile and lifecycle.
 """
 
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tierdex.index_service.answer import Entry
 from tierdex.indexfile.hashing import seeded_hash
@@ -20,9 +21,10 @@ from tierdex.indexfile.layout import TAG_NONE
 from tierdex.indexfile.message_finder import MessageFinder, tag_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tierdex.index_service.query.memory_files import MemoryFile, MemoryFiles
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 class Run:
@@ -53,10 +55,42 @@ class Run:
         )  # fmt: skip
 
 
+class Shown(NamedTuple):
+    """The files that show a topic until `until_s`, by these rules of retention."""
+
+    sources: Sequence[MemoryFile]
+    until_s: float
+    rules: object
+
+    @classmethod
+    def of(
+        cls,
+        topic: str | None,
+        files: MemoryFiles,
+        rules: object,
+        hidden_from: Callable[[FileHandle, str], int | None],
+        now_s: float,
+    ) -> Shown | None:
+        """Look at each file; None: message IDs of any topic would have to be looked at one by one."""
+        if not rules:
+            return cls(files.sources, inf, rules)
+        if topic is None:
+            return None
+        shown, until_s = [], inf
+        for source in files.sources:
+            since = hidden_from(source.handle, topic)
+            since_s = inf if since is None else since / 1000
+            if since_s > now_s:
+                shown.append(source)
+                until_s = min(until_s, since_s)
+        return cls(shown, until_s, rules)
+
+
 class MemoryPlan:
     """The newest files in runs of local ones, and published ones between and behind them.
 
-    `topic` is None for message IDs. Never changed: what one thread asks is of one version.
+    `topic` is None for message IDs. Never changed: what one thread asks is of one version. Files in which
+    retention hides the topic are left out; from `until_s` on there are more of them.
     """
 
     __slots__ = (
@@ -66,20 +100,28 @@ class MemoryPlan:
         "first",
         "newcomers",
         "places",
+        "rules",
         "seed",
         "steps",
         "tells",
         "topic",
+        "until_s",
     )
 
     def __init__(
-        self, topic: str | None, seed: int, files: MemoryFiles, max_key_bytes: int
+        self,
+        topic: str | None,
+        seed: int,
+        files: MemoryFiles,
+        max_key_bytes: int,
+        shown: Shown,
     ) -> None:
+        self.rules, self.until_s = shown.rules, shown.until_s
         self.topic = topic
         self.seed = seed
         self.files = files
         steps: list[Run | MemoryFile] = []
-        for is_local, group in groupby(files.sources, lambda source: source.local is not None):
+        for is_local, group in groupby(shown.sources, lambda source: source.local is not None):
             some = list(group)
             steps += [Run(some, topic, seed, max_key_bytes)] if is_local else some
         first = steps[0] if steps else None

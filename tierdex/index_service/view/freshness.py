@@ -12,15 +12,17 @@ from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN, ForgottenEn
 
 if TYPE_CHECKING:
     from tierdex.index_service.answer import Unasked
+    from tierdex.lifecycle.manifests.manifest import Retention
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
     """Until `until` (ms) every manifest is fresh enough and no component reports a missing file.
 
-    Manifests hide no entries but `forgotten`. Everything acknowledged before `as_of` (ms) is in the files;
-    `unasked` nodes hold newer entries. Read it before the files are searched, for its promise, and again
-    after them: a file is named as missing before it leaves the table.
+    Manifests hide no entries but `forgotten`, and those that `rules` of nodes hide by their age. Everything
+    acknowledged before `as_of` (ms) is in the files; `unasked` nodes hold newer entries. Read it before the
+    files are searched, for its promise, and again after them: a file is named as missing before it leaves
+    the table.
     """
 
     as_of: int
@@ -28,6 +30,7 @@ class Freshness:
     until_s: float
     unasked: tuple[Unasked, ...] = ()
     forgotten: ForgottenEntries = NOTHING_FORGOTTEN
+    rules: tuple[tuple[str, Retention], ...] = ()
 
 
 NOT_FRESH = Freshness(0, 0, 0.0)

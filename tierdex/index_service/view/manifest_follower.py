@@ -58,7 +58,7 @@ from tierdex.lifecycle.nodes.node_reading import (
     read_node,
     refuse_absent,
 )
-from tierdex.lifecycle.retention import KEEP_FOR_EVER, is_hidden
+from tierdex.lifecycle.retention import KEEP_FOR_EVER, hidden_from
 from tierdex.lifecycle.store_time import StoreTime
 from tierdex.lifecycle.table.file_handle import FileHandle
 
@@ -359,19 +359,20 @@ class ManifestFollower:
     def _freshness(self) -> Freshness:
         """Return how long answers may leave the manifests unasked; the caller holds the lock."""
         known_ms = self._least_known_ms()
-        rules = [log.state.retention for log in self._logs.values()]
-        if (
-            self._missing_reporters
-            or self._hidden
-            or known_ms == 0
-            or any(rule != KEEP_FOR_EVER for rule in rules)
-        ):
+        if self._missing_reporters or self._hidden or known_ms == 0:
             return NOT_FRESH
         left_ms = known_ms + round(self._settings.max_staleness * 1000) - self.now_ms()
         until = self._clock.now_ms() + left_ms  # queries look at our own clock
         ages = self.ages
         forgotten = ages.forgotten or NOTHING_FORGOTTEN  # whose identity is asked on the fast path
-        return Freshness(ages.as_of(), until, until / 1000, ages.unasked(), forgotten)
+        rules = tuple(
+            (node, log.state.retention)
+            for node, log in self._logs.items()
+            if log.state.retention != KEEP_FOR_EVER
+        )
+        if rules == self.freshness.rules:
+            rules = self.freshness.rules  # whose identity is asked there, too
+        return Freshness(ages.as_of(), until, until / 1000, ages.unasked(), forgotten, rules)
 
     def _make_ages(
         self,
@@ -531,9 +532,14 @@ class ManifestFollower:
 
     def hides(self, handle: FileHandle, topic: str) -> bool:
         """Return whether the topic's own retention, counted from the file's sealing, has passed."""
+        since = self.hidden_from(handle, topic)
+        return since is not None and self._clock.now_ms() >= since
+
+    def hidden_from(self, handle: FileHandle, topic: str) -> int | None:
+        """Return since when (ms) a file does not show a topic, None: it does, for ever."""
         if handle.sealed_at_ms is None or (log := self._logs.get(handle.node)) is None:
-            return False
-        return is_hidden(log.state.retention, topic, handle.sealed_at_ms, self._clock.now_ms())
+            return None
+        return hidden_from(log.state.retention, topic, handle.sealed_at_ms)
 
 
 def _shown_in(table: FileTable) -> dict[tuple[int, str], FileHandle]:

@@ -169,3 +169,7 @@ class ReadView:
     def hides(self, handle: FileHandle, topic: str) -> bool:
         """Return whether the topic's own retention has passed for a file."""
         return handle.node != self._led_node and self.manifests.hides(handle, topic)
+
+    def hidden_from(self, handle: FileHandle, topic: str) -> int | None:
+        """Return since when (ms) retention hides a topic in a file, None: never."""
+        return None if handle.node == self._led_node else self.manifests.hidden_from(handle, topic)
