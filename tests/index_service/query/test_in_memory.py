@@ -223,7 +223,7 @@ def test_retention_hides_a_key_from_the_moment_on_without_the_full_query(
     assert offsets(from_memory(index, "orders", key="a")) == [2]
     assert offsets(index.query("orders", key="a")) == [2]
     assert offsets(from_memory(index, "kept", key="a")) == [7]
-    assert from_memory(index, message_id="m") is None  # of any topic: each would have to be looked at
+    assert from_memory(index, message_id="m") is None  # its topic is not known before
     assert index.query(message_id="m").entries == []
 
 
