@@ -11,6 +11,7 @@ from tests.compactor_steps import step
 from tests.index_service.conftest import offsets, put
 from tierdex.errors import InvalidRequestError, NotFoundError, ReadOnlyError
 from tierdex.filesystem import LocalFileSystem
+from tierdex.index_service.view import folder_follower
 from tierdex.index_service.view.local_recovery import open_local
 from tierdex.testing.components import components_of
 
@@ -135,12 +136,11 @@ def test_a_folder_that_is_not_there_is_no_empty_index(make_index, tmp_path):
 def test_a_folder_that_cannot_be_listed_is_missing(index, reader, monkeypatch):
     put(index, "A", 1, durability="os")
     beside = reader()
-    view = components_of(beside).read_view.folder_follower
 
-    def fail():
+    def fail(*_):
         raise PermissionError(13, "no")
 
-    monkeypatch.setattr(view, "_list", fail)
+    monkeypatch.setattr(folder_follower, "list_beside_writer", fail)
     beside.refresh()
     answer = beside.query("orders", key="A")
     assert (offsets(answer), answer.complete) == ([1], False)
@@ -152,18 +152,15 @@ def test_files_that_move_on_at_every_look_are_all_shown_in_the_end(index, reader
     for number in range(20):
         put(index, "A", number, durability="os")
         index.roll()
-    view, compactor = (
-        components_of(beside).read_view.folder_follower,
-        components_of(index).writing.compactor,
-    )
-    listed = view._list
+    compactor = components_of(index).writing.compactor
+    listed = folder_follower.list_beside_writer
 
-    def list_and_let_one_move_on():
-        found = listed()
+    def list_and_let_one_move_on(*where):
+        found = listed(*where)
         step(compactor)
         return found
 
-    monkeypatch.setattr(view, "_list", list_and_let_one_move_on)
+    monkeypatch.setattr(folder_follower, "list_beside_writer", list_and_let_one_move_on)
     beside.refresh()
     answer = beside.query("orders", key="A")
     assert (offsets(answer), answer.complete) == (list(range(19, -1, -1)), True)

@@ -15,9 +15,9 @@ Depends on led_log, local_recovery, freshness, answer and lifecycle.
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
@@ -26,7 +26,8 @@ from tierdex.index_service.view.freshness import tell_nobody
 from tierdex.index_service.view.led_log import LedLog
 from tierdex.index_service.view.local_recovery import open_for_reading
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, parse_number, parse_quarantined_name
+from tierdex.lifecycle.folders.folder_listing import list_beside_writer, open_beside_writer
+from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, parse_quarantined_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +89,7 @@ class FolderFollower:
         times.
         """
         for attempt in range(1, _ATTEMPTS + 1):
-            scan.found = self._list()
+            scan.found = list_beside_writer(self._filesystem, self._paths)
             failure = self._open_new(scan)
             if failure is None:
                 break
@@ -110,36 +111,17 @@ class FolderFollower:
             if number in scan.fresh or number in scan.broken:
                 continue
             try:
-                scan.fresh[number] = self._open(state, number, path)
+                scan.fresh[number] = open_beside_writer(
+                    self._filesystem, path, partial(
+                        open_for_reading, self._filesystem, self._node, state, number, path, self._led.holds,
+                    ),
+                )  # fmt: skip
             except CorruptFileError as error:
                 scan.missing.append(Missing(f"{state.value}/{path.name}", error.reason))
                 scan.broken.add(number)
             except OSError as error:  # renamed, or cut by a seal, between listing and opening
                 failure = error
         return failure
-
-    def _open(self, state: FileState, number: int, path: Path) -> FileHandle:
-        """Open a file that still has its name afterwards. Raises CorruptFileError, OSError.
-
-        One that was given up between the scan that saw its name and its opening may be another file by now.
-        """
-        try:
-            handle = open_for_reading(
-                self._filesystem, self._node, state, number, path, self._led.holds
-            )
-        except CorruptFileError:
-            self._refuse_unless_there(path)
-            raise
-        try:
-            self._refuse_unless_there(path)
-        except BaseException:
-            handle.release()
-            raise
-        return handle
-
-    def _refuse_unless_there(self, path: Path) -> None:
-        if not self._filesystem.exists(path):
-            raise FileNotFoundError(errno.ENOENT, "moved while it was opened", str(path))
 
     def _show(self, scan: _FolderScan) -> list[FileHandle]:
         local = [handle for handle in scan.shown.values() if handle.state in LOCAL_STATES]
@@ -158,17 +140,6 @@ class FolderFollower:
     def _name(self, missing: list[Missing]) -> None:
         self._missing = missing
         self.tell(is_missing=bool(missing))
-
-    def _list(self) -> dict[int, tuple[FileState, Path]]:
-        """Return each number's state and path."""
-        found: dict[int, tuple[FileState, Path]] = {}
-        for state in LOCAL_STATES:
-            for name in self._filesystem.list_folder(self._paths.folder(state)):
-                number = parse_number(name)
-                if number is not None:
-                    # of two copies the later wins: it is whole once it has its name
-                    found[number] = (state, self._paths.folder(state) / name)
-        return found
 
     def missing(self) -> list[Missing]:
         """Return the files of the folder that could not be opened."""

@@ -5,6 +5,7 @@ Depends on filesystem, errors, file_state and paths.
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
+    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 class Identity(NamedTuple):
@@ -69,6 +71,50 @@ def list_folders(
             else:
                 files.append(_identified(state, number, path, identify))
     return FolderListing(tuple(files), tuple(leftovers), tuple(foreign))
+
+
+def list_beside_writer(
+    filesystem: FileSystem, paths: DataPaths
+) -> dict[int, tuple[FileState, Path]]:
+    """Return each number's state and path in a folder that another process changes. Raises OSError.
+
+    The younger state first: a file that moves meanwhile is found in one of the two. Of two copies the later
+    wins: it is whole once it has its name.
+    """
+    found: dict[int, tuple[FileState, Path]] = {}
+    for state in LOCAL_STATES:
+        folder = paths.folder(state)
+        for name in filesystem.list_folder(folder):
+            number = parse_number(name)
+            if number is not None:
+                found[number] = (state, folder / name)
+    return found
+
+
+def open_beside_writer(
+    filesystem: FileSystem, path: Path, open_file: Callable[[], FileHandle]
+) -> FileHandle:
+    """Open a file that still has its name afterwards, in a folder that another process changes.
+
+    One that was given up between the listing and its opening may be another file by now: it is no damage
+    then, but FileNotFoundError. Raises CorruptFileError, OSError.
+    """
+    try:
+        handle = open_file()
+    except CorruptFileError:
+        _refuse_unless_there(filesystem, path)
+        raise
+    try:
+        _refuse_unless_there(filesystem, path)
+    except BaseException:
+        handle.release()
+        raise
+    return handle
+
+
+def _refuse_unless_there(filesystem: FileSystem, path: Path) -> None:
+    if not filesystem.exists(path):
+        raise FileNotFoundError(errno.ENOENT, "moved while it was opened", str(path))
 
 
 def _identified(

@@ -14,15 +14,15 @@ Depends on fileparts, lifecycle, logfile and the rest of log_service.
 
 from __future__ import annotations
 
-import errno
 import threading
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tierdex.errors import CorruptFileError
 from tierdex.fileparts.layout import HEADER_BYTES
 from tierdex.lifecycle.file_state import FileState
-from tierdex.lifecycle.paths import parse_number
+from tierdex.lifecycle.folders.folder_listing import list_beside_writer, open_beside_writer
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.notes.published_note import mark_of_note, refuse_published
 from tierdex.log_service.recovery.clean_close import noted_end, told_of_loss
@@ -80,16 +80,13 @@ class FolderReader:
         closed_at = noted_end(self._filesystem, self._paths.root)  # before journals are followed
         # Before the folders: a file goes after it was noted.
         mark = mark_of_note(self._filesystem, self._paths.root)
-        # The younger state first: a file that moves meanwhile is found in one of the two.
-        found = dict.fromkeys(self._numbers(FileState.UNSEALED), FileState.UNSEALED)
-        found |= dict.fromkeys(self._numbers(FileState.SEALED), FileState.SEALED)
-        found |= dict.fromkeys(self._numbers(FileState.COMPACTED), FileState.COMPACTED)
+        found = list_beside_writer(self._filesystem, self._paths)
         self._gone.refresh()  # what expired before a folder was listed is in it
         self.unread = []
-        for number, state in sorted(found.items()):
+        for number, (state, path) in sorted(found.items()):
             handle = self._table.get(number, self._node)
             if handle is None or handle.state is not state:
-                opened = self._open(state, number)
+                opened = self._open(state, number, path)
                 if opened is None:
                     continue
                 self._table.change(add=(opened,), remove=() if handle is None else (handle,))
@@ -120,39 +117,26 @@ class FolderReader:
             with closing(self._filesystem.open(handle.path)) as file:
                 header = decode_log_header(file.read_at(0, HEADER_BYTES), handle.path)
             if header.uuid != handle.uuid:
-                opened = self._open(handle.state, handle.number)
+                opened = self._open(handle.state, handle.number, handle.path)
                 if opened is not None:
                     self._table.change(add=(opened,), remove=(handle,))
 
-    def _numbers(self, state: FileState) -> list[int]:
-        names = self._filesystem.list_folder(self._paths.folder(state))
-        return [number for number in map(parse_number, names) if number is not None]
-
-    def _open(self, state: FileState, number: int) -> FileHandle | None:
-        path = self._paths.path_of(state, number)
+    def _open(self, state: FileState, number: int, path: Path) -> FileHandle | None:
         try:
-            if state is not FileState.UNSEALED:
-                handle = open_immutable(self._filesystem, self._node, state, number, path)
-            else:
-                journal = Journal.open_for_reading(self._filesystem, path)
-                handle = unsealed_handle(self._node, number, path, journal, is_own=False)
+            return open_beside_writer(
+                self._filesystem, path, partial(self._open_as_it_is, state, number, path)
+            )
         except CorruptFileError as error:
-            self._refuse_unless_there(path)
             if state is FileState.UNSEALED and self._is_about_to_move(path):
                 return None
             self.unread.append(MissingMessages(path.name, error.reason))
             return None
-        try:
-            self._refuse_unless_there(path)
-        except FileNotFoundError:
-            handle.release()
-            raise
-        return handle
 
-    def _refuse_unless_there(self, path: Path) -> None:
-        """Raise FileNotFoundError when a file that was opened has lost its name: is it another one by now?"""
-        if not self._filesystem.exists(path):
-            raise FileNotFoundError(errno.ENOENT, "moved while it was opened", str(path))
+    def _open_as_it_is(self, state: FileState, number: int, path: Path) -> FileHandle:
+        if state is not FileState.UNSEALED:
+            return open_immutable(self._filesystem, self._node, state, number, path)
+        journal = Journal.open_for_reading(self._filesystem, path)
+        return unsealed_handle(self._node, number, path, journal, is_own=False)
 
     def _is_about_to_move(self, path: Path) -> bool:
         """Return whether an unsealed journal has its footer: it is renamed next."""
