@@ -16,13 +16,6 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 _ROW = re.compile(r"^\| (?P<words>\*\*.+?) \| (?P<meaning>.+?) \| ?(?P<not>.*?) ?\|$", re.MULTILINE)
 _ANCESTOR = re.compile(r"rocketmq", re.IGNORECASE)  # its own words, where it is spoken of
 _CODE = re.compile(r"`([^`]+)`")
-# Names that the glossary turns down and the code still has: a rename takes its name out of here.
-STILL_THERE = frozenset(
-    {
-        "LedLog", "Mending", "OwnerSign", "OwnerVoice", "begun", "folder_voice",
-        "gone_messages", "leader", "shelf", "standing",
-    }
-)  # fmt: skip
 
 
 def rows():
@@ -112,11 +105,4 @@ def test_sentences_name_their_subject():
 
 @pytest.mark.parametrize("name", turned_down()[1])
 def test_name_that_is_turned_down_is_no_class_and_no_module(name):
-    if name in STILL_THERE:
-        assert has(name), f"{name} is renamed: take it out of STILL_THERE"
-    else:
-        assert not has(name)
-
-
-def test_only_names_that_the_glossary_turns_down_are_excepted():
-    assert set(turned_down()[1]) >= STILL_THERE
+    assert not has(name)

@@ -45,7 +45,7 @@ class DyingFileSystem(LocalFileSystem):
         return call
 
 
-class Mending:
+class Repair:
     """What recovery asks about fake files."""
 
     def verify(self, state, path):
@@ -102,7 +102,7 @@ def recover(paths: DataPaths, published=(), filesystem=None):
     known = {make_uuid(seed) for seed in published}
     listing = list_folders(filesystem, paths, identify)
     actions = plan_recovery(listing, known.__contains__)
-    recovered = apply_recovery(filesystem, paths, actions, Mending())
+    recovered = apply_recovery(filesystem, paths, actions, Repair())
     return recovered, [(state.value, number) for state, number, _ in recovered.files]
 
 

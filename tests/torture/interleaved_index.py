@@ -19,7 +19,7 @@ from tests.torture.interleaving import Interleaving
 from tests.torture.preload import load_everything
 from tierdex import Index
 from tierdex.clock import ManualClock
-from tierdex.compactor.owner_sign import OwnerSign
+from tierdex.compactor.heartbeat import Heartbeat
 from tierdex.compactor.scrub import Scrubber
 from tierdex.errors import ClosedError, CorruptFileError, CursorExpiredError
 from tierdex.ids import SeededIds
@@ -104,7 +104,7 @@ class InterleavedIndex:
             PutFlusher(parts.settings, parts.writing.writer),
             WriterTending(parts.writing.writer, parts.forgetter),
             Scrubber(compactor.components, claims=compactor.claims, scrub_sidecar=lambda row: True),
-            OwnerSign(compactor.components, on_fenced=compactor.fence),
+            Heartbeat(compactor.components, on_fenced=compactor.fence),
         ]  # fmt: skip
         if self.has_faults:
             self.store.chances = FAULTS

@@ -29,7 +29,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tierdex.lifecycle.nodes.owner_voice import Published
+from tierdex.lifecycle.nodes.owner_record import Published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

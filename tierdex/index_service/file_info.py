@@ -49,7 +49,7 @@ class NodeInfo(NamedTuple):
     files: int
     problem: str | None = None
     standing: str = (
-        "unknown"  # live, late, silent, closed, retired, shared, unknown: see manifests.standing
+        "unknown"  # live, late, silent, closed, retired, shared, unknown: see manifests.liveness
     )
     published_through: int | None = (
         None  # ms: what it acknowledged before is published; None: not known

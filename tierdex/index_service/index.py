@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tierdex.ids import IdSource
     from tierdex.index_service.answer import Histogram
     from tierdex.index_service.opening.components import Components
-    from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.query.memory_search import PartialLookup
     from tierdex.indexfile.schema import Schema
     from tierdex.setting_keywords import SettingKeywords
     from tierdex.settings import Settings
@@ -404,7 +404,7 @@ class Index(OperatedIndex):
             options = QueryOptions(explain, on_error, fresh_within, id_time, proof)
             return self._tables.query(values, options, narrowed, check_snapshot(snapshot))
         is_plain = not proof and not self._asks_peers and on_error in ("partial", "fail")
-        begun: Begun | None = None
+        begun: PartialLookup | None = None
         if is_plain and (
             (fresh_within is None and self._fresh_within is None)
             or self._age.is_within(self._age.limit(fresh_within))
@@ -434,7 +434,7 @@ class Index(OperatedIndex):
         given = {name: asked[name] for name in asked.keys() & QueryValues._fields}
         values = QueryValues(topic, **given)
         options = QueryOptions(**{name: asked[name] for name in asked.keys() - given.keys()})
-        told: Answer | Begun | None = None
+        told: Answer | PartialLookup | None = None
         if self._singles.may_begin(values, options):
             told = self._from_memory(*values, options.explain)
         if isinstance(told, Answer):

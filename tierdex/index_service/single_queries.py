@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer
     from tierdex.index_service.answer_age import AnswerAge
     from tierdex.index_service.opening.components import Components, QueryGuard
-    from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.query.memory_search import PartialLookup
     from tierdex.index_service.requests.id_time import Narrowed
     from tierdex.index_service.requests.query import QueryRequest
 
@@ -55,7 +55,7 @@ class SingleQueries:
     def go_on(
         self,
         values: QueryValues,
-        begun: Begun | None,
+        begun: PartialLookup | None,
         options: QueryOptions,
         narrowed: Narrowed | None = None,
         *,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer, Histogram, Missing
     from tierdex.index_service.answer_age import AnswerAge
     from tierdex.index_service.opening.components import Components, QueryGuard
-    from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.query.memory_search import PartialLookup
     from tierdex.index_service.requests.id_time import Narrowed
     from tierdex.index_service.single_queries import SingleQueries
     from tierdex.index_service.tables.live_entries import View
@@ -95,7 +95,7 @@ class TableQueries:
             refuse_incomplete(answer.missing)
         return answer
 
-    def go_on(self, values: QueryValues, begun: Begun, options: QueryOptions) -> Answer:
+    def go_on(self, values: QueryValues, begun: PartialLookup, options: QueryOptions) -> Answer:
         """Answer a query that memory did not, also of a table that another node follows."""
         try:
             return self._singles.go_on(values, begun, options)

@@ -13,7 +13,7 @@ from tierdex.log_service.files.queue_table import QueueTable, queues_of_ends
 from tierdex.log_service.levels import Level
 from tierdex.log_service.read.reads import place_of
 from tierdex.log_service.read_policy import ReadLimits, policy_of
-from tierdex.log_service.recovery.mending import note_ends
+from tierdex.log_service.recovery.repair import note_ends
 from tierdex.value_rules import INT32_MAX, check_integer, check_seconds, check_topic
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.table.file_table import FileList
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.log_components import LogComponents
-    from tierdex.log_service.notes.gone_messages import GoneMessages
+    from tierdex.log_service.notes.trim_record import TrimmedMessages
     from tierdex.log_service.read.many_reads import Place
     from tierdex.log_service.read.reads import QueuePosition
 
@@ -36,7 +36,7 @@ class _Collected(NamedTuple):
     """The queues of files as they were: of these, without what was gone, with so many messages each."""
 
     of: FileList
-    gone: GoneMessages
+    gone: TrimmedMessages
     counts: list[int]
     queues: QueueTable
 

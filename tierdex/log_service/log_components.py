@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from tierdex.log_service.keys.followed_index import FollowedIndex
     from tierdex.log_service.keys.log_index import LogIndex
     from tierdex.log_service.log_options import LogOptions
-    from tierdex.log_service.notes.gone_messages import GoneRecord
     from tierdex.log_service.notes.published_note import PublishedNote
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.log_service.read.reads import LogReads
     from tierdex.log_service.read.tail_reads import TailReads
     from tierdex.log_service.tiering.log_kind import LogKind
@@ -143,7 +143,7 @@ class LogComponents:
     options: LogOptions
     seams: Seams
     table: FileTable
-    gone: GoneRecord
+    gone: TrimRecord
     reads: LogReads
     tail_reads: TailReads
     writing: LogWriting | None = None

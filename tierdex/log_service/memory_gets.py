@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tierdex.log_service.answer import FoundMessages
-from tierdex.log_service.keys.key_lookups import BegunGet
+from tierdex.log_service.keys.key_lookups import PartialGet
 from tierdex.log_service.levels import Level
 from tierdex.log_service.read_policy import ReadExplain
 
@@ -34,7 +34,7 @@ class MemoryGets:
 
     def find(
         self, topic: Any, key: Any, message_id: Any, begin: Any, end: Any, max_count: Any, visible: Any
-    ) -> FoundMessages | BegunGet | None:  # fmt: skip
+    ) -> FoundMessages | PartialGet | None:  # fmt: skip
         """Return the messages, or what was begun; None: nothing was. Raises as `Index.query`."""
         components = self._components
         level = _LEVELS.get(visible) if type(visible) is str else None
@@ -61,7 +61,7 @@ class MemoryGets:
             else:
                 found = components.tail_reads.find(entries, key, message_id, level)
         if found is None:
-            return BegunGet(answer, *told[1:])
+            return PartialGet(answer, *told[1:])
         messages, content = found
         return FoundMessages(
             tuple(messages), (), None, (), ReadExplain(content), told[1], told[2], ()

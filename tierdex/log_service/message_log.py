@@ -22,7 +22,7 @@ from tierdex.log_service.answer import AppendReceipt, FoundMessages, ReadAnswer
 from tierdex.log_service.append.given_messages import GivenMessages
 from tierdex.log_service.checked_appends import CheckedAppends
 from tierdex.log_service.checked_reads import WAIT_MOST_S, CheckedReads
-from tierdex.log_service.keys.key_lookups import BegunGet, Lookup, find_messages
+from tierdex.log_service.keys.key_lookups import Lookup, PartialGet, find_messages
 from tierdex.log_service.levels import LEVELS, Level
 from tierdex.log_service.memory_gets import MemoryGets
 from tierdex.log_service.operations import OperatedLog
@@ -514,7 +514,7 @@ class MessageLog(OperatedLog):
 
     @with_disk_errors
     def _find(
-        self, lookup: Lookup, limits: ReadLimits, begun: BegunGet | None, *, hints: bool
+        self, lookup: Lookup, limits: ReadLimits, begun: PartialGet | None, *, hints: bool
     ) -> FoundMessages:
         """Find the messages one by one, after what was `begun`."""
         self._components.check_open()

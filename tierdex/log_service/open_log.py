@@ -63,8 +63,8 @@ from tierdex.log_service.keys.dispatcher import DispatcherTending
 from tierdex.log_service.levels import Level
 from tierdex.log_service.log_components import LogComponents, LogWriting, newest_end
 from tierdex.log_service.log_options import LogFolder, LogOptions
-from tierdex.log_service.notes.gone_messages import GoneRecord
 from tierdex.log_service.notes.published_note import PublishedNote, refuse_published
+from tierdex.log_service.notes.trim_record import TrimRecord
 from tierdex.log_service.read.reads import LogReads
 from tierdex.log_service.read.tail_reads import TailReads
 from tierdex.log_service.recovery.clean_close import noted_end, take_clean_close
@@ -76,7 +76,7 @@ from tierdex.log_service.recovery.log_recovery import (
     remove_gone,
     unsealed_handle,
 )
-from tierdex.log_service.recovery.mending import Mender, note_ends
+from tierdex.log_service.recovery.repair import Mender, note_ends
 from tierdex.log_service.recovery.takeover import Succession
 from tierdex.log_service.tiering.log_kind import LogKind, LogWork
 from tierdex.log_service.tiering.log_merge import LogMerging
@@ -190,7 +190,7 @@ def _open_reading(
         raise NotFoundError(f"{data} holds no message log: is the path right?")
     settings = settle_node(settings, read_folder_node(seams.filesystem, data), data, adopt=False)
     table = FileTable()
-    gone = GoneRecord(seams.filesystem, paths.root, seams.clock)
+    gone = TrimRecord(seams.filesystem, paths.root, seams.clock)
     tier = Tier(seams, paths, table, settings)
     follower = FolderReader(seams, paths, table, gone, settings.node)
     quarantined = _quarantined(seams, paths)
@@ -239,7 +239,7 @@ def _quarantined(seams: Seams, paths: DataPaths) -> list[MissingMessages]:
 
 
 class _OwnerOpening:
-    """The opening of one locked folder, and the open log as its index knows it (`log_index.LedLog`)."""
+    """The opening of one locked folder, and the open log as its index knows it (`log_index.OwnedLog`)."""
 
     def __init__(
         self, data: Path, options: LogOptions, seams: Seams, lock: SharedFolderLock
@@ -258,7 +258,7 @@ class _OwnerOpening:
         self.tier = Tier(seams, self._paths, self._table, options.settings)
         self._queues = QueueTable()
         self._missing: list[MissingMessages] = []
-        self.gone: GoneRecord
+        self.gone: TrimRecord
         self._is_first = False
         self._components: LogComponents | None = None
         self._known: frozenset[bytes] = frozenset()  # files that were here whole at the opening
@@ -270,7 +270,7 @@ class _OwnerOpening:
         filesystem = self._seams.filesystem
         self._is_first = not filesystem.is_folder(self.root)
         make_durable_folder(filesystem, self.root)
-        self.gone = GoneRecord(filesystem, self.root, self._seams.clock)
+        self.gone = TrimRecord(filesystem, self.root, self._seams.clock)
         if choice is None:
             refuse_published(filesystem, self.root)
             self._begin(PublishedNote(), None)
@@ -294,7 +294,7 @@ class _OwnerOpening:
             self._seams.filesystem.make_folder(self._paths.folder(FileState.UPLOADED))
             note = settle_note(self._seams, self._paths, self.tier, state)
             # Made void, or restored, since it was read.
-            self.gone = GoneRecord(self._seams.filesystem, self.root, self._seams.clock)
+            self.gone = TrimRecord(self._seams.filesystem, self.root, self._seams.clock)
             self._begin(note, state)
 
     def note_claim(self, state: ManifestState) -> None:

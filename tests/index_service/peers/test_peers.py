@@ -26,8 +26,8 @@ from tierdex.index_service.requests.lookups import Lookups
 from tierdex.index_service.requests.query import make_requests
 from tierdex.index_service.view.node_ages import NodeAges
 from tierdex.lifecycle.manifests.live_record import OwnerAddress
+from tierdex.lifecycle.manifests.liveness import Liveness
 from tierdex.lifecycle.manifests.manifest import ManifestState
-from tierdex.lifecycle.manifests.standing import Standing
 from tierdex.storage_layer.local import LocalStore
 from tierdex.testing.components import components_of
 from tools.free_port import find_free_port
@@ -310,7 +310,7 @@ def test_the_store_is_asked_while_peers_are(tmp_path):
 def test_an_owner_of_before_does_not_answer_for_the_one_that_took_over():
     def ages(epoch):
         state = ManifestState(node="a", number=epoch, epoch=epoch, owner=bytes([epoch]) * 16)
-        standing = Standing("a", "live", 500, 500, holds_unpublished=True, interval_ms=60)
+        standing = Liveness("a", "live", 500, 500, holds_unpublished=True, interval_ms=60)
         return NodeAges(
             taken_ms=2000, listed_ms=1000, known_ms={"a": 1000}, states={"a": state},
             standings={"a": standing},

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.lifecycle.dying_folders import (
     Died,
     DyingFileSystem,
-    Mending,
+    Repair,
     identify,
     make_file,
     make_folders,
@@ -266,7 +266,7 @@ def test_good_file_is_never_lost_and_none_is_left_twice(tmp_path_factory, table,
 
 def test_fakes_agree_with_the_protocol(paths):
     bad = make_file(paths, S.UNSEALED, 1, good=False)
-    assert Mending().verify(S.UNSEALED, bad) != []
+    assert Repair().verify(S.UNSEALED, bad) != []
     with pytest.raises(CorruptFileError):
-        Mending().seal(bad)
+        Repair().seal(bad)
     assert len(list(product(S, repeat=2))) == 25

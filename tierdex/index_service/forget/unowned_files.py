@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from tierdex.compactor.collect import collect_node
 from tierdex.compactor.upload import Target, upload_anew
 from tierdex.errors import TierdexError
+from tierdex.lifecycle.manifests.liveness import CLOSED, RETIRED, SHARED
 from tierdex.lifecycle.manifests.manifest import NodeKind, NodeOwner
-from tierdex.lifecycle.manifests.standing import CLOSED, RETIRED, SHARED
 from tierdex.lifecycle.nodes.closed_node import ClosedNode
 from tierdex.lifecycle.nodes.shared_node import SharedNode
 

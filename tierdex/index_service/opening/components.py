@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tierdex.background import WorkerThread
     from tierdex.clock import Clock
     from tierdex.compactor.claim import NodeClaim
-    from tierdex.compactor.owner_sign import OwnerSign
+    from tierdex.compactor.heartbeat import Heartbeat
     from tierdex.compactor.worker import Compactor
     from tierdex.errors import TierdexError
     from tierdex.filesystem import FolderLock
@@ -59,7 +59,7 @@ class WritingComponents:
     remote: RemoteFlush
     compactor: Compactor
     maintenance: Maintenance
-    sign: OwnerSign
+    sign: Heartbeat
     claim: NodeClaim
     lock: FolderLock
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tierdex.errors import FencedError, UnavailableError
 
 if TYPE_CHECKING:
-    from tierdex.compactor.owner_sign import OwnerSign
+    from tierdex.compactor.heartbeat import Heartbeat
     from tierdex.compactor.worker import Compactor
     from tierdex.index_service.forget.forgetting import Forgetter
     from tierdex.index_service.ingest.writer import Writer
@@ -71,7 +71,7 @@ class Maintenance:
         writer: Writer,
         compactor: Compactor,
         read_view: ReadView,
-        sign: OwnerSign,
+        sign: Heartbeat,
         forgetter: Forgetter,
         tables: TablePublisher,
     ) -> None:

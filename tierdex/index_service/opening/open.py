@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.opening.components import Components
     from tierdex.index_service.opening.folder_owner import Claiming
-    from tierdex.index_service.opening.leader import Leader
+    from tierdex.index_service.opening.log_owner import LogOwner
     from tierdex.index_service.opening.open_view import View
-    from tierdex.index_service.view.shelf import Shelf
+    from tierdex.index_service.view.published_view import PublishedView
     from tierdex.seams import Seams
     from tierdex.settings import Settings
     from tierdex.storage_layer.base import Store
@@ -36,13 +36,13 @@ def open_components(
     settings: Settings,
     seams: Seams,
     claiming: Claiming,
-    leader: Leader | None = None,
-    shelf_of: Callable[[View], Shelf] | None = None,
+    log_owner: LogOwner | None = None,
+    shelf_of: Callable[[View], PublishedView] | None = None,
 ) -> Components:
     """Open a data folder, a store, or both. Without a data folder the index is read-only.
 
-    With a `leader` it is the index beside that log; with `shelf_of` an index that is only read, beside a log
-    whose published files are shown there.
+    With a `log_owner` it is the index beside that log; with `shelf_of` an index that is only read, beside a
+    log whose published files are shown there.
 
     Raises FolderInUseError, InvalidRequestError, NotFoundError, OSError.
     """
@@ -60,4 +60,4 @@ def open_components(
     # Imported here, so that a reader does not load the writer and the compactor.
     from tierdex.index_service.opening.open_writing import open_writing
 
-    return open_writing(places, settings, seams, claiming, leader)
+    return open_writing(places, settings, seams, claiming, log_owner)

@@ -23,11 +23,11 @@ from tierdex.index_service.opening.folder_owner import FolderOwner
 from tierdex.index_service.opening.open_view import close_view, open_view
 from tierdex.index_service.opening.sidecars_ahead import SidecarsAhead
 from tierdex.index_service.view.folder_follower import FolderFollower
+from tierdex.index_service.view.published_view import LocalFiles
 from tierdex.index_service.view.read_view import ReadView
-from tierdex.index_service.view.shelf import LocalFiles
 from tierdex.lifecycle.folders.folder_notes import read_folder_node, settle_node
+from tierdex.lifecycle.manifests.liveness import NO_OWNER
 from tierdex.lifecycle.manifests.manifest_log import list_nodes
-from tierdex.lifecycle.manifests.standing import NO_OWNER
 from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.opening.components import Components
     from tierdex.index_service.opening.open_view import Places, View
-    from tierdex.index_service.view.shelf import Shelf
+    from tierdex.index_service.view.published_view import PublishedView
     from tierdex.lifecycle.manifests.manifest import ManifestState
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.seams import Seams
@@ -47,7 +47,7 @@ def open_reading(
     places: Places,
     settings: Settings,
     seams: Seams,
-    shelf_of: Callable[[View], Shelf] | None = None,
+    shelf_of: Callable[[View], PublishedView] | None = None,
 ) -> Components:
     """Open the components of a reader. Raises NotFoundError when there is nothing to read."""
     paths = places.data
@@ -85,7 +85,7 @@ def open_reading(
 
 
 def _make_read_view(
-    places: Places, view: View, shelf_of: Callable[[View], Shelf] | None
+    places: Places, view: View, shelf_of: Callable[[View], PublishedView] | None
 ) -> ReadView:
     if shelf_of is not None:
         view.manifests.show_on(shelf_of(view))

@@ -28,8 +28,8 @@ from tierdex.compactor.components import (
     note_nothing,
 )
 from tierdex.compactor.expire import commit_rules
+from tierdex.compactor.heartbeat import Heartbeat
 from tierdex.compactor.merged_file import open_published
-from tierdex.compactor.owner_sign import OwnerSign
 from tierdex.compactor.progress import Progress
 from tierdex.compactor.scrub import Scrubber
 from tierdex.compactor.unpublished import UnpublishedFiles
@@ -47,16 +47,16 @@ from tierdex.index_service.opening.components import (
     start_threads,
 )
 from tierdex.index_service.opening.folder_owner import FolderOwner
+from tierdex.index_service.opening.folder_record import make_folder_voice
 from tierdex.index_service.opening.folder_store import note_store
-from tierdex.index_service.opening.folder_voice import make_folder_voice
 from tierdex.index_service.opening.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.opening.open_view import close_view, open_view
 from tierdex.index_service.tables.dead_entries import rows_of_dead
 from tierdex.index_service.tables.table_objects import TablePublisher
 from tierdex.index_service.view.local_recovery import LocalMending, open_local
+from tierdex.index_service.view.published_view import LocalFiles
 from tierdex.index_service.view.quarantine import Quarantine
 from tierdex.index_service.view.read_view import ReadView
-from tierdex.index_service.view.shelf import LocalFiles
 from tierdex.lifecycle.file_number import NextNumber
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folders.folder_listing import list_folders
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.opening.folder_owner import Claiming
-    from tierdex.index_service.opening.leader import Leader
+    from tierdex.index_service.opening.log_owner import LogOwner
     from tierdex.index_service.opening.open_view import Places, View
     from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.lifecycle.manifests.manifest import ManifestState
@@ -102,19 +102,19 @@ def open_writing(
     settings: Settings,
     seams: Seams,
     claiming: Claiming,
-    leader: Leader | None = None,
+    log_owner: LogOwner | None = None,
 ) -> Components:
     """Open the components of the folder's owner. Raises FolderInUseError and what the steps raise."""
     paths = places.data
     assert paths is not None, places
     # Nothing in the folder is read, let alone changed, before this process has its lock.
-    if leader is None:
+    if log_owner is None:
         lock = acquire_folder_lock(seams.filesystem, paths.root, make_holder_text(seams.clock))
     else:
-        lock = leader.share_lock()
+        lock = log_owner.share_lock()
     view = None
     try:
-        if leader is None and seams.filesystem.is_folder(paths.root / LOG_FOLDER):
+        if log_owner is None and seams.filesystem.is_folder(paths.root / LOG_FOLDER):
             raise InvalidRequestError(
                 f"{paths.root} holds a message log, which writes its index itself: open it with "
                 "MessageLog.open, or this index with `read_only`",
@@ -125,7 +125,7 @@ def open_writing(
         recorded = read_folder_node(seams.filesystem, paths.root)
         settings = settle_node(settings, recorded, paths.root, adopt=claiming.adopt)
         view = open_view(places, settings, seams, adopt=claiming.adopt)
-        return _OwnerOpening(paths, view, lock, claiming, leader).run()
+        return _OwnerOpening(paths, view, lock, claiming, log_owner).run()
     except BaseException:
         if view is not None:
             close_view(view)
@@ -142,23 +142,23 @@ class _OwnerOpening:
         view: View,
         lock: FolderLock,
         claiming: Claiming,
-        leader: Leader | None,
+        log_owner: LogOwner | None,
     ) -> None:
         settings, seams = view.settings, view.seams
         self._paths = paths
         self._view = view
         self._lock = lock
-        self._leader = leader
+        self._log_owner = log_owner
         self._must_claim = claiming.takeover or claiming.adopt
         self._folder_number = FolderNumber(seams.filesystem, paths.root)
         self._numbers = (
             NextNumber(seams.clock, self._folder_number.highest)
-            if leader is None
-            else leader.numbers
+            if log_owner is None
+            else log_owner.numbers
         )
         self._quarantine = Quarantine(seams.filesystem, paths, view.table)
         time = StoreTime(seams.clock)  # nothing of this opening is acknowledged before
-        tables = [view.table] if leader is None else [leader.table, view.table]
+        tables = [view.table] if log_owner is None else [log_owner.table, view.table]
         self._unpublished = UnpublishedFiles(tables, settings.node, time)
         self._claim = NodeClaim(
             view.manifests.log_of(settings.node),
@@ -170,7 +170,7 @@ class _OwnerOpening:
                 takeover_after_s=settings.takeover_after,
                 takeover=claiming.takeover,
                 accept_rollback=claiming.accept_rollback,
-                check=_refuse_log if leader is None else partial(leader.check_claim, view),
+                check=_refuse_log if log_owner is None else partial(log_owner.check_claim, view),
             ),
         )
         claim = self._claim
@@ -184,9 +184,9 @@ class _OwnerOpening:
         """Claim, recover and wire; start the threads, unless the settings want none."""
         state = self._claim_or_go_on()
         self._note_node()
-        if self._leader is not None:
+        if self._log_owner is not None:
             # Before the index, which is cut to what the log has.
-            self._view.manifests.show_on(self._leader.recover(self._view, state))
+            self._view.manifests.show_on(self._log_owner.recover(self._view, state))
         newest = self._recover(state)
         writer = self._make_writer(newest)
         read_view = ReadView(
@@ -194,7 +194,7 @@ class _OwnerOpening:
             quarantine=self._quarantine,
             rocketmq=self._view.rocketmq,
             unwritten=writer.unwritten,
-            led_node=None if self._leader is None else self._view.settings.node,
+            led_node=None if self._log_owner is None else self._view.settings.node,
             tables=self._view.tables,
         )
         forgetter = Forgetter(self._view, read_view, writer)
@@ -204,7 +204,7 @@ class _OwnerOpening:
         read_view.refresh()
         catalogue = self._make_catalogue(compaction, read_view)
         components = make_components(self._view, read_view, catalogue, forgetter, writer)
-        sign = OwnerSign(compaction, on_fenced=compactor.fence, is_asked=forgetter.asks_for_sign)
+        sign = Heartbeat(compaction, on_fenced=compactor.fence, is_asked=forgetter.asks_for_sign)
         publisher = TablePublisher(
             self._view.tables, self._view.store, self._view.seams.clock, self._unpublished_numbers,
             lambda: compactor.fenced is not None, self._view.settings.node,
@@ -252,8 +252,8 @@ class _OwnerOpening:
 
     def _on_claimed(self, node: OwnedNode) -> None:
         """Learn what the manifest knows. The claim is committed; no other commit has been made."""
-        if self._leader is not None:
-            self._leader.note_claim(node.state)
+        if self._log_owner is not None:
+            self._log_owner.note_claim(node.state)
         self._numbers.see(node.state.highest_number)
         filesystem, root = self._view.seams.filesystem, self._paths.root
         try:
@@ -272,7 +272,7 @@ class _OwnerOpening:
             return self._claim.get().state
         except UnavailableError as error:
             node = self._view.settings.node
-            if self._leader is not None and self._must_claim:
+            if self._log_owner is not None and self._must_claim:
                 # Before the folder gets the node's name: it may not be made the new owner's yet.
                 raise UnavailableError(
                     f"{error}: the store alone knows the log that is to be taken over, or adopted",
@@ -294,7 +294,7 @@ class _OwnerOpening:
     def _recover(self, state: ManifestState | None) -> FileHandle | None:
         """Recover the folder, fill the table, and return the unsealed file to append to, if any."""
         paths, filesystem = self._paths, self._view.seams.filesystem
-        holds = None if self._leader is None else self._leader.holds
+        holds = None if self._log_owner is None else self._log_owner.holds
         mending = LocalMending(filesystem, holds)
         listing = list_folders(filesystem, paths, mending.identify)
         listing = drop_behind_a_gap(filesystem, paths, listing, mending.read_order)
@@ -334,7 +334,7 @@ class _OwnerOpening:
             folder,
             on_rolled=lambda: self._wake(LOCAL_WORKER, WriterTending.name),
             on_short_of_room=lambda: self._wake(WriterTending.name),
-            is_led=self._leader is not None,
+            is_led=self._log_owner is not None,
         )
         writer.resume(newest)
         self._unpublished.watch(lambda: writer.has_buffered, self._quarantine.numbers)
@@ -380,10 +380,12 @@ class _OwnerOpening:
             quarantined_numbers=self._quarantine.numbers,
             next_number=self._numbers.take,
             note_number=self._folder_number.note,
-            before_seal=already_durable if self._leader is None else self._leader.make_durable,
-            may_publish=always if self._leader is None else self._leader.may_publish,
-            dated=as_it_says if self._leader is None else self._leader.dated,
-            before_drop=note_nothing if self._leader is None else self._leader.note_published,
+            before_seal=already_durable
+            if self._log_owner is None
+            else self._log_owner.make_durable,
+            may_publish=always if self._log_owner is None else self._log_owner.may_publish,
+            dated=as_it_says if self._log_owner is None else self._log_owner.dated,
+            before_drop=note_nothing if self._log_owner is None else self._log_owner.note_published,
             forgotten=lambda: view.manifests.ages.forgotten,
             files_to_rewrite=lambda: [*forgetter.files_to_rewrite(), *self._files_of_dead()],
             end_forgettings=forgetter.end_what_is_done,
@@ -403,11 +405,11 @@ class _OwnerOpening:
 
     def _make_compactor(self, compaction: CompactorComponents, writer: Writer) -> Compactor:
         manifests, node = self._view.manifests, self._view.settings.node
-        leader = self._leader
+        log_owner = self._log_owner
 
         def refuse(error: FencedError) -> None:
-            if leader is not None:
-                leader.refuse(error)
+            if log_owner is not None:
+                log_owner.refuse(error)
             writer.refuse(error)
 
         return Compactor(
@@ -415,8 +417,8 @@ class _OwnerOpening:
             other_states=lambda: [log.state for log in manifests.logs if log.node != node],
             on_fenced=refuse,
             on_compacted=lambda: self._wake(STORE_WORKER),
-            claims=None if leader is None else leader.claims,
-            before=() if leader is None else (leader.publication(compaction),),
+            claims=None if log_owner is None else log_owner.claims,
+            before=() if log_owner is None else (log_owner.publication(compaction),),
         )
 
     def _make_catalogue(self, compaction: CompactorComponents, read_view: ReadView) -> Catalogue:

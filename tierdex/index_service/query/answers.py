@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from tierdex.index_service.peers.peer_round import PeerRound
     from tierdex.index_service.query.executor import LookupExecutor, Result
     from tierdex.index_service.query.matches import Matches
-    from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.query.memory_search import PartialLookup
     from tierdex.index_service.requests.query import QueryRequest
 
 
 def answer_query(
     executor: LookupExecutor,
     request: QueryRequest,
-    begun: Begun | None = None,
+    begun: PartialLookup | None = None,
     *,
     explain: bool,
     fail: bool,

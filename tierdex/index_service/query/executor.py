@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Missing
     from tierdex.index_service.peers.asking import Peers
     from tierdex.index_service.query.matches import Matches
-    from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.query.memory_search import PartialLookup
     from tierdex.index_service.requests.cursor import Cursor
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.index_service.view.freshness import Freshness
@@ -80,7 +80,7 @@ class _Run:
 
     lookups: Lookups
     cursor: Cursor | None
-    begun: Begun | None
+    begun: PartialLookup | None
     round_: PeerRound
     trace: Trace
     explain: bool
@@ -115,7 +115,7 @@ class LookupExecutor:
         lookups: Lookups,
         cursor: Cursor | None = None,
         *,
-        begun: Begun | None = None,
+        begun: PartialLookup | None = None,
         explain: bool = False,
         peer_round: PeerRound | None = None,
         of_table: bool = False,
@@ -226,7 +226,7 @@ class LookupExecutor:
                 return walk
         raise AssertionError("a walk needs no other")
 
-    def _usable(self, begun: Begun | None, files: FileList) -> Begun | None:
+    def _usable(self, begun: PartialLookup | None, files: FileList) -> PartialLookup | None:
         """Return what memory told of a lookup, if it told it of these files, and as fresh as they are."""
         if begun is None or begun.files is not files:
             return None

@@ -7,9 +7,9 @@ files. Both are answered here::
     a cursor; files behind them  as far as memory tells (memory_search.py)
 
 An answer is the one that the general path (`LookupExecutor`) would give, but that a full page behind which
-nothing is left has no cursor. Where memory does not tell (a request to the store, a long chain), `Begun`
-hands on what was found and where the search stopped: the general path goes on there, and asks nothing
-twice. Other lookups (a node that is not fresh) are the general path's from the start. No
+nothing is left has no cursor. Where memory does not tell (a request to the store, a long chain),
+`PartialLookup` hands on what was found and where the search stopped: the general path goes on there, and
+asks nothing twice. Other lookups (a node that is not fresh) are the general path's from the start. No
 snapshot is pinned: a reader that is closed meanwhile says so, and the general path answers. What a topic's
 lookups need is prepared once a version of the file table.
 
@@ -27,7 +27,12 @@ from tierdex.errors import InvalidRequestError
 from tierdex.index_service.answer import Answer
 from tierdex.index_service.query.memory_files import FILES_MAX, MemoryFiles
 from tierdex.index_service.query.memory_plan import MemoryPlan, Shown
-from tierdex.index_service.query.memory_search import Begun, MemorySearch, Page, pending_cursor
+from tierdex.index_service.query.memory_search import (
+    MemorySearch,
+    Page,
+    PartialLookup,
+    pending_cursor,
+)
 from tierdex.index_service.query.trace import Trace
 from tierdex.index_service.view.freshness import NOT_FRESH
 from tierdex.indexfile.hashing import MESSAGE_ID_SEED, seeded_hash, topic_seed
@@ -111,7 +116,7 @@ class LocalQueries:
         max_count: Any,
         cursor: Any = None,
         explain: Any = False,
-    ) -> Answer | Begun | None:
+    ) -> Answer | PartialLookup | None:
         """Return the answer, or what memory has of it; None when this lookup is not one of the simple ones.
 
         Every put that returned is shown to it. Values of the wrong type or size give None: the full
@@ -155,7 +160,7 @@ class LocalQueries:
             return None
         entries: list[Any] = []
         next_cursor = None
-        told: Page | Begun | None = None
+        told: Page | PartialLookup | None = None
         trace = None
         if cursor is not None or explain:
             trace = Trace(self._clock) if explain else None
@@ -195,7 +200,7 @@ class LocalQueries:
         if now_s >= plan.until_s:  # retention hides more by now
             self._plans.pop(topic, None)
             return None
-        if isinstance(told, Begun):
+        if isinstance(told, PartialLookup):
             return told
         answer: Answer = _new_object(Answer)  # field by field: half of what calling `Answer` takes
         answer.entries, answer.complete, answer.missing = entries, True, []

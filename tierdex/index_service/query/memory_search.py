@@ -5,8 +5,8 @@
     a run of local files    one call of its finder, for all of them
     published ones          by a sidecar that is open, and pages in the page cache
 
-It sends no request and opens no file. Where memory does not tell, `Begun` says what was found and where the
-search stopped: the general path takes the rows and goes on there.
+It sends no request and opens no file. Where memory does not tell, `PartialLookup` says what was found and
+where the search stopped: the general path takes the rows and goes on there.
 
 A page behind a cursor is taken here when its entry lies where the cursor says, in a local file, and its
 floors rule out that an entry was returned before. Every other one is the general path's (paging.py).
@@ -57,7 +57,7 @@ class Page(NamedTuple):
     next_cursor: PendingCursor | None
 
 
-class Begun(NamedTuple):
+class PartialLookup(NamedTuple):
     """A lookup that memory answered in part: the rows of its newest files, and where the search goes on."""
 
     key_hash: int
@@ -115,7 +115,7 @@ class MemorySearch:
         self._latest: int | None = None  # greatest time of the entries, if it is known
         self._where: tuple[FileHandle, int] | None = None  # where memory does not tell
 
-    def page(self, cursor_text: object, freshness: Freshness) -> Page | Begun | None:
+    def page(self, cursor_text: object, freshness: Freshness) -> Page | PartialLookup | None:
         """Return the page behind a cursor (None: the first); None: the general path takes it."""
         step, first, start = 0, 0, START
         if cursor_text is not None:
@@ -148,7 +148,7 @@ class MemorySearch:
 
     def go_on(
         self, entries: list[Any], file: int, place: int, freshness: Freshness
-    ) -> Page | Begun | None:
+    ) -> Page | PartialLookup | None:
         """Go on behind what the first run found, which did not end the search."""
         data = entries.pop()
         if entries:
@@ -162,7 +162,9 @@ class MemorySearch:
             _Piece(entries, run.sources, run.readers, told.files[begin:], told.places[begin:])
         )
 
-    def _go_on(self, step: int, file: int, place: int, freshness: Freshness) -> Page | Begun | None:
+    def _go_on(
+        self, step: int, file: int, place: int, freshness: Freshness
+    ) -> Page | PartialLookup | None:
         """Look in the steps behind one that ended in file `file` of its run, at `place`."""
         steps, most = self._plan.steps, self._max_count
         run = steps[step]
@@ -346,7 +348,7 @@ class MemorySearch:
     def _asked(self) -> tuple[object, ...]:
         return (self._plan.topic, self._kind, str.__str__(self._name), *self._times)
 
-    def _begun(self, freshness: Freshness) -> Begun:
+    def _begun(self, freshness: Freshness) -> PartialLookup:
         """Return what the general path goes on with."""
         key_hash = self._key_hash
         found = []
@@ -374,7 +376,7 @@ class MemorySearch:
                     )
                 )
                 begin = end
-        return Begun(
+        return PartialLookup(
             key_hash, self._plan.files.version.files, freshness, found, self._where, self._trace
         )
 

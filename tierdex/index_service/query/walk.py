@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Executor
 
-    from tierdex.index_service.query.memory_search import Begun
+    from tierdex.index_service.query.memory_search import PartialLookup
     from tierdex.index_service.query.paging import Page
     from tierdex.index_service.query.trace import Trace
     from tierdex.index_service.readers.file_reader import QueryReader
@@ -109,7 +109,7 @@ class Walk:
         self._parked: dict[int, tuple[FileHandle, int]] = {}  # where each lookup goes on alone
         self._is_parked = np.zeros(lookups.count, bool)
 
-    def run(self, page: Page, begun: Begun | None = None) -> None:
+    def run(self, page: Page, begun: PartialLookup | None = None) -> None:
         """Search the files; `page` and `begun` are those of a single lookup."""
         count = self._lookups.count
         if begun is not None:
@@ -271,7 +271,7 @@ class Walk:
 
     # -- one lookup --------------------------------------------------------------------------------
 
-    def _take_begun(self, begun: Begun) -> None:
+    def _take_begun(self, begun: PartialLookup) -> None:
         """Take the rows that memory told of a single lookup."""
         for found in begun.found:
             self._budget.take(items=len(found.rows), entries=len(found.rows))

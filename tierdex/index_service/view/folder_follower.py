@@ -8,9 +8,9 @@ shows it as published, so that every query sees one of the two.
 The writer may take a compacted file's blocks for another one, but not while a process has it open: what has
 its name once it is open is that file, and stays it.
 
-Beside a message log only what the log has is shown: a crash may have left more (`led_log`).
+Beside a message log only what the log has is shown: a crash may have left more (`log_contents`).
 
-Depends on led_log, local_recovery, freshness, answer and lifecycle.
+Depends on log_contents, local_recovery, freshness, answer and lifecycle.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from tierdex.errors import CorruptFileError
 from tierdex.index_service.answer import Missing
 from tierdex.index_service.view.freshness import tell_nobody
-from tierdex.index_service.view.led_log import LedLog
 from tierdex.index_service.view.local_recovery import open_for_reading
+from tierdex.index_service.view.log_contents import LogContents
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.folders.folder_listing import list_beside_writer, open_beside_writer
 from tierdex.lifecycle.paths import LOCAL_STATES, LOG_FOLDER, parse_quarantined_name
@@ -52,7 +52,7 @@ class FolderFollower:
         self._filesystem = filesystem
         self._paths = paths
         self._node = node
-        self._led = LedLog(filesystem, paths.root / LOG_FOLDER)
+        self._led = LogContents(filesystem, paths.root / LOG_FOLDER)
         self._table = table
         self._lock = threading.Lock()
         self.tell: TellMissing = tell_nobody

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class LocalMending:
-    """Reads single files for recovery (`lifecycle.folders.recovery.Mending`)."""
+    """Reads single files for recovery (`lifecycle.folders.recovery.Repair`)."""
 
     def __init__(self, filesystem: FileSystem, holds: Holds | None = None) -> None:
         """`holds` is what a log says of source positions: unsealed files are cut behind what it has."""

@@ -8,7 +8,7 @@ One manifest log a node. After each refresh the difference between what a node's
 what the table shows is applied in one step, so that a query sees a merge whole or not at all. Files
 that another node's merge replaced are left out; a local copy of a published file stays in place of
 the published one until the compactor drops it. Files of another kind (a message log's) are shown in the same
-way in a table of their own, a `Shelf`.
+way in a table of their own, a `PublishedView`.
 
 All of it is dated in the store's time, as owners date what they acknowledge: our own clock may be
 minutes off.
@@ -18,7 +18,7 @@ A node whose manifest could not be read for `max_staleness` makes answers incomp
 Locks: `_refreshing` is held while the store is asked, `_lock` while the table is changed and never
 longer, so that a thread that only shows its own commit does not wait for the store.
 
-Depends on freshness, node_ages, shelf, answer, file_info, readers, lifecycle and errors.
+Depends on freshness, node_ages, published_view, answer, file_info, readers, lifecycle and errors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tierdex.index_service.file_info import NodeInfo
 from tierdex.index_service.readers.published_file import PublishedFile
 from tierdex.index_service.view.freshness import NOT_FRESH, Freshness
 from tierdex.index_service.view.node_ages import NO_NODES, UNREAD, NodeAges
-from tierdex.index_service.view.shelf import Shelf
+from tierdex.index_service.view.published_view import PublishedView
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.file_row import INDEX_KIND
 from tierdex.lifecycle.manifests.forgotten import (
@@ -42,6 +42,7 @@ from tierdex.lifecycle.manifests.forgotten import (
     NOTHING_FORGOTTEN,
     ForgottenEntries,
 )
+from tierdex.lifecycle.manifests.liveness import UNKNOWN, standings_of
 from tierdex.lifecycle.manifests.manifest import (
     ManifestState,
     RemoveReason,
@@ -50,7 +51,6 @@ from tierdex.lifecycle.manifests.manifest import (
     unexplained_drops,
 )
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog, list_nodes
-from tierdex.lifecycle.manifests.standing import UNKNOWN, standings_of
 from tierdex.lifecycle.nodes.node_reading import (
     READING_ERRORS,
     NodeReading,
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.readers.page_cache import PageCache
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
-    from tierdex.index_service.view.shelf import LocalFiles
+    from tierdex.index_service.view.published_view import LocalFiles
     from tierdex.lifecycle.manifests.file_row import FileRef, FileRow
     from tierdex.lifecycle.manifests.live_record import LiveRecord
     from tierdex.lifecycle.table.file_table import FileTable
@@ -116,7 +116,9 @@ class ManifestFollower:
         self._found: frozenset[str] = frozenset()  # by the last listing, or by `read_nodes`
         self._hidden: tuple[Missing, ...] = ()
         self._shelves = [
-            Shelf(INDEX_KIND, table, self.handle_of, sidecars.forget, sidecars.forget_others)
+            PublishedView(
+                INDEX_KIND, table, self.handle_of, sidecars.forget, sidecars.forget_others
+            )
         ]
         self._tidied: set[str] = (
             set()
@@ -162,7 +164,7 @@ class ManifestFollower:
         """Set the node whose own files are in the table, too."""
         self._local = local
 
-    def show_on(self, shelf: Shelf) -> None:
+    def show_on(self, shelf: PublishedView) -> None:
         """Show the files of one more kind, from the next refresh on."""
         self._shelves.append(shelf)
 
@@ -303,7 +305,7 @@ class ManifestFollower:
                 )
 
     def _bring_up_to(
-        self, shelf: Shelf, shown: dict[tuple[int, str], FileHandle],
+        self, shelf: PublishedView, shown: dict[tuple[int, str], FileHandle],
         states: Mapping[str, ManifestState], vanished: Sequence[FileHandle], hidden: list[Missing],
     ) -> list[FileHandle]:  # fmt: skip
         """Show what the manifests list of one kind; return what was taken out of its table."""

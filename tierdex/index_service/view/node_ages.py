@@ -22,7 +22,7 @@ from tierdex.index_service.answer import Missing, Unasked
 from tierdex.index_service.file_info import NodeInfo
 from tierdex.lifecycle.manifests.forgotten import NOTHING_FORGOTTEN, ForgottenEntries
 from tierdex.lifecycle.manifests.live_record import OwnerAddress
-from tierdex.lifecycle.manifests.standing import LATE, LIVE, UNKNOWN, Standing
+from tierdex.lifecycle.manifests.liveness import LATE, LIVE, UNKNOWN, Liveness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set
@@ -47,7 +47,7 @@ class NodeAges:
     is_dated: bool = False
     listed_ms: int | None = UNREAD
     known_ms: Mapping[str, int] = field(default_factory=dict)
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    standings: Mapping[str, Liveness] = field(default_factory=dict)
     states: Mapping[str, ManifestState] = field(default_factory=dict)
     local: frozenset[str] = NO_NODES
     local_ms: int | None = None
@@ -70,7 +70,7 @@ class NodeAges:
     def describe(self, reading: NodeReading, now_ms: int) -> NodeInfo:
         """Return a node as operators see it."""
         node, state = reading.node, reading.state
-        standing = self.standings.get(node) or Standing(node, UNKNOWN, None)
+        standing = self.standings.get(node) or Liveness(node, UNKNOWN, None)
         through = standing.bound
         if node in self.local or (through is None and standing.standing != UNKNOWN):
             through = self.known_ms.get(node) if standing.lost_through is None else through
@@ -122,7 +122,7 @@ class NodeAges:
             if self._may_hold_unpublished(standing, answered)
         )
 
-    def _may_hold_unpublished(self, standing: Standing, answered: Set[str]) -> bool:
+    def _may_hold_unpublished(self, standing: Liveness, answered: Set[str]) -> bool:
         if standing.node in self.local or standing.node in answered:
             return standing.lost_through is not None
         return standing.bound is not None or standing.standing == UNKNOWN
@@ -167,7 +167,7 @@ class NodeAges:
         ]
 
 
-def _why_behind(standing: Standing, oldest: int) -> str | None:
+def _why_behind(standing: Liveness, oldest: int) -> str | None:
     """Return why a node's answer may be older than `oldest` (ms), None when it is not."""
     if standing.standing == UNKNOWN:
         return "never said how far it has published: a program of before"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.file_state import FileState
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tierdex.filesystem import FileSystem
-    from tierdex.lifecycle.table.file_handle import FileHandle
 
 
 class Identity(NamedTuple):
@@ -91,25 +90,34 @@ def list_beside_writer(
     return found
 
 
+class Opened(Protocol):
+    """A file that is open."""
+
+    def release(self) -> None: ...
+
+
+_Opened = TypeVar("_Opened", bound=Opened)
+
+
 def open_beside_writer(
-    filesystem: FileSystem, path: Path, open_file: Callable[[], FileHandle]
-) -> FileHandle:
+    filesystem: FileSystem, path: Path, open_file: Callable[[], _Opened]
+) -> _Opened:
     """Open a file that still has its name afterwards, in a folder that another process changes.
 
     One that was given up between the listing and its opening may be another file by now: it is no damage
     then, but FileNotFoundError. Raises CorruptFileError, OSError.
     """
     try:
-        handle = open_file()
+        opened = open_file()
     except CorruptFileError:
         _refuse_unless_there(filesystem, path)
         raise
     try:
         _refuse_unless_there(filesystem, path)
     except BaseException:
-        handle.release()
+        opened.release()
         raise
-    return handle
+    return opened
 
 
 def _refuse_unless_there(filesystem: FileSystem, path: Path) -> None:

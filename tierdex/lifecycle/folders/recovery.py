@@ -101,7 +101,7 @@ class Keep:
 Action = RemoveLeftover | Quarantine | SettleCopies | DropPublished | Seal | Keep
 
 
-class Mending(Protocol):
+class Repair(Protocol):
     """The layers above, which read the content of a file."""
 
     def verify(self, state: FileState, path: Path) -> Sequence[str]:
@@ -159,7 +159,7 @@ def plan_recovery(listing: FolderListing, is_published: Callable[[bytes], bool])
 
 
 def apply_recovery(
-    filesystem: FileSystem, paths: DataPaths, actions: Iterable[Action], mending: Mending
+    filesystem: FileSystem, paths: DataPaths, actions: Iterable[Action], mending: Repair
 ) -> Recovered:
     """Execute the plan. Raises OSError; then run recovery again."""
     recovered = Recovered()
@@ -295,7 +295,7 @@ def _settle(
     filesystem: FileSystem,
     paths: DataPaths,
     action: SettleCopies,
-    mending: Mending,
+    mending: Repair,
     recovered: Recovered,
 ) -> None:
     later, earlier = action.later, list(action.earlier)
@@ -325,7 +325,7 @@ def _seal(
     filesystem: FileSystem,
     paths: DataPaths,
     file: FoundFile,
-    mending: Mending,
+    mending: Repair,
     recovered: Recovered,
 ) -> None:
     try:

@@ -3,7 +3,7 @@
 The age of heartbeats is counted by the store's clock alone, which dates them and the object that asks for the
 time (decision 0024).
 
-Depends on manifest, manifest_log, owner_voice, storage_layer and errors.
+Depends on manifest, manifest_log, owner_record, storage_layer and errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         ManifestState,
     )
     from tierdex.lifecycle.manifests.manifest_log import ManifestLog
-    from tierdex.lifecycle.nodes.owner_voice import OwnerVoice
+    from tierdex.lifecycle.nodes.owner_record import OwnerRecord
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class ClaimTerms(NamedTuple):
     """
 
     memory: OwnerMemory = NO_MEMORY
-    voice: OwnerVoice | None = None
+    voice: OwnerRecord | None = None
     takeover_after_s: float = 0.0
     takeover: bool = False
     accept_rollback: bool = False

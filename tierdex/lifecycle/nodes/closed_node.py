@@ -10,7 +10,7 @@ drafts what it commits on top of ours, as after any lost race. Each draft looks 
 is still gone as far as the manifest tells: a claim since is another epoch. For changes that are right
 in any process: a file written anew, the objects of dropped files.
 
-Depends on changes, file_row, manifest, manifest_log, standing and errors.
+Depends on changes, file_row, manifest, manifest_log, liveness and errors.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import NodeInUseError
 from tierdex.lifecycle.manifests import changes
+from tierdex.lifecycle.manifests.liveness import CLOSED, RETIRED, standing_of
 from tierdex.lifecycle.manifests.manifest import Change, ManifestState, NodeKind, NodeOwner
 from tierdex.lifecycle.manifests.manifest_log import Draft
-from tierdex.lifecycle.manifests.standing import CLOSED, RETIRED, standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

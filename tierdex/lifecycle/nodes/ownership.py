@@ -24,7 +24,7 @@ decision 0028). Only its folder holds the entries that it acknowledged and did n
 owner that takes the node without that folder lists them as `outstanding`, so that answers name
 them.
 
-Depends on changes, file_row, live_record, manifest, manifest_log, claim_terms, owner_voice, standing,
+Depends on changes, file_row, live_record, manifest, manifest_log, claim_terms, owner_record, liveness,
 storage_layer and errors.
 """
 
@@ -42,6 +42,7 @@ from tierdex.errors import (
 )
 from tierdex.lifecycle.manifests import changes
 from tierdex.lifecycle.manifests.live_record import LiveRecord
+from tierdex.lifecycle.manifests.liveness import NO_OWNER, is_closed, through_of
 from tierdex.lifecycle.manifests.manifest import (
     NO_CHANGE,
     Change,
@@ -50,14 +51,13 @@ from tierdex.lifecycle.manifests.manifest import (
     RemoveReason,
 )
 from tierdex.lifecycle.manifests.manifest_log import Draft
-from tierdex.lifecycle.manifests.standing import NO_OWNER, is_closed, through_of
 from tierdex.lifecycle.nodes.claim_terms import (
     ClaimTerms,
     OwnerMemory,
     check_silent,
     tell_following,
 )
-from tierdex.lifecycle.nodes.owner_voice import OwnerVoice, Published, make_voice
+from tierdex.lifecycle.nodes.owner_record import OwnerRecord, Published, make_owner_record
 from tierdex.storage_layer.probe import probe
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class OwnedNode:
     """
 
     def __init__(
-        self, log: ManifestLog, owner: bytes, epoch: int, memory: OwnerMemory, voice: OwnerVoice
+        self, log: ManifestLog, owner: bytes, epoch: int, memory: OwnerMemory, voice: OwnerRecord
     ) -> None:
         self._log = log
         self._owner = owner
@@ -98,7 +98,7 @@ class OwnedNode:
         does, OSError when the terms' memory fails.
         """
         terms = terms or ClaimTerms()
-        memory, voice = terms.memory, terms.voice or make_voice(log)
+        memory, voice = terms.memory, terms.voice or make_owner_record(log)
         voice.time.measure(probe(log.store, log.paths.prefix, ids))
         owner = ids.uuid()
         # Before the claim: the hint of its commit already names us.
@@ -285,7 +285,7 @@ class OwnedNode:
 
 
 def _inherit(
-    log: ManifestLog, memory: OwnerMemory, voice: OwnerVoice, *, has_all: bool
+    log: ManifestLog, memory: OwnerMemory, voice: OwnerRecord, *, has_all: bool
 ) -> tuple[int, Mapping[bytes, int]]:
     """Return what is published of all that our folder may hold, and what others left `outstanding`.
 

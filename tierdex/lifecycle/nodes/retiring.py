@@ -1,6 +1,6 @@
 """Gives up the unpublished entries of a node, by an operator's command, in the node's manifest.
 
-Depends on clock, filesystem, ids, settings, manifest, manifest_log, standing, claim_terms and storage_layer.
+Depends on clock, filesystem, ids, settings, manifest, manifest_log, liveness, claim_terms and storage_layer.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tierdex.errors import (
     NotFoundError,
     OwnershipError,
 )
+from tierdex.lifecycle.manifests.liveness import is_closed
 from tierdex.lifecycle.manifests.manifest import (
     Change,
     ManifestState,
     NodeKind,
 )
 from tierdex.lifecycle.manifests.manifest_log import Draft
-from tierdex.lifecycle.manifests.standing import is_closed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,7 @@
 A commit that lost its number is drafted again on the newer state. Jobs never touch an owned node
 (`ownership`), owners never a shared one, so a job cannot fence an owner.
 
-Depends on changes, file_row, manifest, manifest_log, standing, storage_layer and errors.
+Depends on changes, file_row, manifest, manifest_log, liveness, storage_layer and errors.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from tierdex.errors import OwnershipError
 from tierdex.lifecycle.manifests import changes
+from tierdex.lifecycle.manifests.liveness import NO_OWNER
 from tierdex.lifecycle.manifests.manifest import Change, ManifestState, NodeKind, RemoveReason
 from tierdex.lifecycle.manifests.manifest_log import Draft
-from tierdex.lifecycle.manifests.standing import NO_OWNER
 from tierdex.storage_layer.probe import probe
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tierdex.index_service.view.shelf import Shelf
+from tierdex.index_service.view.published_view import PublishedView
 from tierdex.lifecycle.manifests.file_row import LOG_KIND
 from tierdex.lifecycle.table.file_handle import FileHandle
 from tierdex.log_service.files.fetched_ranges import FetchedRanges
@@ -65,10 +65,10 @@ class Tier:
         """The store. Raises UnavailableError before one is bound."""
         return self.tails.reached_store()
 
-    def bind(self, store: Store) -> Shelf:
+    def bind(self, store: Store) -> PublishedView:
         """Fetch from `store` from here on; return where what it lists is shown."""
         self.tails.store = store
-        return Shelf(
+        return PublishedView(
             LOG_KIND, self.table, self.handle_of, self.tails.forget, self.tails.forget_others,
             of_one_owner=True,
         )  # fmt: skip

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.node_ages import NodeAges
-    from tierdex.index_service.view.shelf import Shelf
+    from tierdex.index_service.view.published_view import PublishedView
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.table.file_handle import FileHandle
@@ -144,7 +144,7 @@ class FollowedIndex:
             return PublishedNote.read(self._filesystem, self._root) or PublishedNote()
         return PublishedNote()
 
-    def _bind(self, view: View) -> Shelf:
+    def _bind(self, view: View) -> PublishedView:
         self._manifests = view.manifests
         self._tier.unknown = self._unknown
         return self._tier.bind(view.store)

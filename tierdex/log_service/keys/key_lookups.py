@@ -43,7 +43,7 @@ class Lookup(NamedTuple):
     fresh_within: float | None = None
 
 
-class BegunGet(NamedTuple):
+class PartialGet(NamedTuple):
     """What the index, which lacks nothing, says first, and how fresh it was before."""
 
     answer: Answer
@@ -79,7 +79,7 @@ def find_messages(
     lookup: Lookup,
     limits: ReadLimits,
     tail: TailReads | None = None,
-    begun: BegunGet | None = None,
+    begun: PartialGet | None = None,
 ) -> FoundMessages:
     """Return the messages, newest first, each read with `limits`, by `tail` where it can.
 

@@ -2,9 +2,9 @@
 
 ::
 
-    open     node claimed -> log recovered (`Leader.recover`) -> index cut (`Leader.holds`) -> dispatched on
-    seal     of an index file: the log is synced before (`Leader.make_durable`)
-    publish  log files by the index's compactor, before index files that cover them (`Leader.may_publish`)
+    open     node claimed -> log recovered (`LogOwner.recover`) -> index cut (`LogOwner.holds`) -> dispatched
+    seal     of an index file: the log is synced before (`LogOwner.make_durable`)
+    publish  log files by the index's compactor, before index files that cover them (`LogOwner.may_publish`)
     loss     a failed sync took messages: the index is opened anew, which cuts it as after a crash
 
 Depends on answer, compactor, dispatcher, committer, published_note, levels, errors, lifecycle, index_service
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.opening.components import Components
     from tierdex.index_service.opening.open_view import View
     from tierdex.index_service.view.manifest_follower import ManifestFollower
-    from tierdex.index_service.view.shelf import Shelf
+    from tierdex.index_service.view.published_view import PublishedView
     from tierdex.indexfile.columns import ItemColumns
     from tierdex.lifecycle.file_number import NextNumber
     from tierdex.lifecycle.manifests.file_row import FileRow
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.append.committer import Committer
     from tierdex.log_service.files.tier import Tier
     from tierdex.log_service.keys.key_lookups import Lookup
-    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.log_service.read.reads import QueuePosition
     from tierdex.log_service.recovery.takeover import Succession
     from tierdex.log_service.tiering.log_kind import LogKind
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 NOT_KNOWN: Final = "the published files are not known: the store was not reached since the opening"
 
 
-class LedLog(Protocol):
+class OwnedLog(Protocol):
     """What the index's opening asks of the log; it is recovered by the first call of `recover`."""
 
     @property
@@ -80,7 +80,7 @@ class LedLog(Protocol):
     @property
     def tier(self) -> Tier: ...
     @property
-    def gone(self) -> GoneRecord: ...
+    def gone(self) -> TrimRecord: ...
     @property
     def numbers(self) -> NextNumber: ...
     @property
@@ -100,9 +100,9 @@ class LedLog(Protocol):
 
 
 class LogIndex:
-    """The index of an open log, and its leader as the index sees it. Safe to share between threads."""
+    """The index of an open log, and its log_owner as the index sees it. Safe to share between threads."""
 
-    def __init__(self, log: LedLog, store: str | Store | None, claiming: Claiming) -> None:
+    def __init__(self, log: OwnedLog, store: str | Store | None, claiming: Claiming) -> None:
         """Open it; the log recovers meanwhile. Raises as `Index.open`."""
         self._log = log
         self._store = store
@@ -196,7 +196,7 @@ class LogIndex:
     def _open(self) -> None:
         components = open_components(
             self._log.folder, self._store, None, settings=self._log.settings, seams=self._log.seams,
-            claiming=self._claiming, leader=self,
+            claiming=self._claiming, log_owner=self,
         )  # fmt: skip
         assert components.writing is not None
         self._index = Index(components)
@@ -267,7 +267,7 @@ class LogIndex:
             if thread.name == STORE_WORKER:
                 thread.wake()
 
-    # -- as the leader of the index (`opening.leader`) ----------------------------------------------------
+    # -- as the owner of the log, for the index (`opening.log_owner`) ----------------------------------
 
     def share_lock(self) -> FolderLock:
         return self._log.share_lock()
@@ -292,7 +292,7 @@ class LogIndex:
         elif not is_ours:
             self._log.succession.succeed(state, is_over=is_over)
 
-    def recover(self, view: View, state: ManifestState | None) -> Shelf:
+    def recover(self, view: View, state: ManifestState | None) -> PublishedView:
         self._manifests = view.manifests
         shelf = self._log.tier.bind(view.store)
         self._log.recover(state)

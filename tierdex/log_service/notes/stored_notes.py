@@ -2,7 +2,7 @@
 
 Plans of jobs read them in a process that starts for the plan, so this loads no kernels.
 
-Depends on errors, lifecycle, seams, carried_notes, gone_messages and published_note.
+Depends on errors, lifecycle, seams, carried_notes, trim_record and published_note.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tierdex.log_service.notes.carried_notes import (
     fetch_notes,
     row_of_notes,
 )
-from tierdex.log_service.notes.gone_messages import GoneRecord
 from tierdex.log_service.notes.published_note import PublishedNote
+from tierdex.log_service.notes.trim_record import TrimRecord
 from tierdex.seams import Seams
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tierdex.storage_layer.base import Store
 
 
-class StoredNotes(GoneRecord):
+class StoredNotes(TrimRecord):
     """What of a log is gone, and what is forgotten, as its carried notes say."""
 
     def __init__(self, seams: Seams) -> None:

@@ -17,7 +17,7 @@ from tierdex.fileparts.memory import address
 from tierdex.log_service.answer import ReadAnswer
 from tierdex.log_service.files.log_file import GroupedLogFile, LiveFile, SealedFile
 from tierdex.log_service.kernels.many_reads import take_places
-from tierdex.log_service.notes.gone_messages import Part
+from tierdex.log_service.notes.trim_record import Part
 from tierdex.log_service.read_policy import ReadExplain
 from tierdex.logfile.grouped.places import GroupedPlaces
 from tierdex.logfile.journal.places import DensePlaces, GrowingPlaces

@@ -4,7 +4,7 @@
 
     extents   of the queue in every file, oldest first: sealed ones looked up once and kept until the list
               of files changes, growing ones each time
-    begin     the first extent's first offset that is not gone (`gone_messages`);  end  the last one's end,
+    begin     the first extent's first offset that is not gone (`trim_record`);  end  the last one's end,
               at the level asked for
     messages  from the extent that holds the offset on, until a limit, the end, a gap, or damage
 
@@ -23,7 +23,7 @@ from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.files.read_ahead import Reader
 from tierdex.log_service.files.reading import Reading
 from tierdex.log_service.levels import Level
-from tierdex.log_service.notes.gone_messages import Part
+from tierdex.log_service.notes.trim_record import Part
 from tierdex.log_service.read.many_reads import ManyAnswers, read_together
 from tierdex.log_service.read.queue_parts import (
     STORE_ERRORS,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.table.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.files.log_file import LogFile
     from tierdex.log_service.files.reading import Memory
-    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.log_service.read.many_reads import Place
     from tierdex.log_service.read.queue_parts import UnreadFile
 
@@ -92,7 +92,7 @@ class LogReads:
 
     def __init__(
         self, table: FileTable, node: str, quarantined: Callable[[], Sequence[MissingMessages]],
-        gone: GoneRecord, memory: Memory, unknown: Callable[[], str | None] = lambda: None,
+        gone: TrimRecord, memory: Memory, unknown: Callable[[], str | None] = lambda: None,
     ) -> None:  # fmt: skip
         """Read the queues of `node`; `quarantined` returns files that do not open: what is missing.
 

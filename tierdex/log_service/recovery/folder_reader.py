@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileTable
-    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.seams import Seams
 
 _ATTEMPTS = 20  # a file may be moved between the look at a folder and its opening
@@ -50,7 +50,7 @@ class FolderReader:
     every_s = 0.1
 
     def __init__(
-        self, seams: Seams, paths: DataPaths, table: FileTable, gone: GoneRecord, node: str
+        self, seams: Seams, paths: DataPaths, table: FileTable, gone: TrimRecord, node: str
     ) -> None:
         self._filesystem = seams.filesystem
         self._paths = paths

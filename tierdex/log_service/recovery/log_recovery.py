@@ -64,7 +64,7 @@ def remove_gone(
 
 
 class JournalMending:
-    """What recovery asks about single files (`lifecycle.folders.recovery.Mending`)."""
+    """What recovery asks about single files (`lifecycle.folders.recovery.Repair`)."""
 
     def __init__(
         self, filesystem: FileSystem, clock: Clock, closed_at: Predecessor | None = None

@@ -12,7 +12,7 @@
 An adopted folder's index is removed: it is made anew from the messages that stay, so no entry of it names a
 message that only the old node has.
 
-Depends on errors, lifecycle, logfile, carried_notes, gone_messages, log_recovery, mending and
+Depends on errors, lifecycle, logfile, carried_notes, trim_record, log_recovery, repair and
 published_note.
 """
 
@@ -32,10 +32,10 @@ from tierdex.log_service.notes.carried_notes import (
     void_forgotten,
     void_notes,
 )
-from tierdex.log_service.notes.gone_messages import GoneRecord
 from tierdex.log_service.notes.published_note import PublishedNote
+from tierdex.log_service.notes.trim_record import TrimRecord
 from tierdex.log_service.recovery.log_recovery import JournalMending, open_immutable, remove_gone
-from tierdex.log_service.recovery.mending import ends_of
+from tierdex.log_service.recovery.repair import ends_of
 from tierdex.logfile.journal.file import Journal
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 
@@ -99,7 +99,7 @@ class Succession:
                 node=state.node,
             )
         left = [f for f in self._list(lambda uuid: not old.knows(uuid)) if f.identity is not None]
-        gone = GoneRecord(self._filesystem, self._paths.root, self._seams.clock)
+        gone = TrimRecord(self._filesystem, self._paths.root, self._seams.clock)
         ends = reduce(QueueEnds.joined, map(self._ends_of, left), self._published_ends())
         if len(ends):
             # Durable before the old node's part goes: no offset that the folder gave is given again.

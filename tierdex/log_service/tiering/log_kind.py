@@ -40,7 +40,7 @@ from tierdex.log_service.files.log_file import BATCH_COUNT, BATCH_CRC, FORGETS
 from tierdex.log_service.notes.carried_notes import carry, last_gone
 from tierdex.log_service.notes.published_note import FileContents, NotedFile, PublishedNote
 from tierdex.log_service.recovery.log_recovery import open_grouped, open_sealed, seal_notes
-from tierdex.log_service.recovery.mending import ends_of
+from tierdex.log_service.recovery.repair import ends_of
 from tierdex.logfile.check import check_log_file
 from tierdex.logfile.grouped.merge import write_grouped
 from tierdex.logfile.grouped.sources import ForgettingSource, JournalSource
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.files.log_file import GroupedLogFile
     from tierdex.log_service.files.tier import Tier
     from tierdex.log_service.log_options import LogFolder
-    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.logfile.grouped.file import GroupedFile
     from tierdex.settings import Settings
 
@@ -117,7 +117,7 @@ class LogKind:
 
     def __init__(
         self, folder: LogFolder, tier: Tier, active: ActiveJournal, committer: Committer,
-        next_journal: NextJournal, note: PublishedNote, gone: GoneRecord,
+        next_journal: NextJournal, note: PublishedNote, gone: TrimRecord,
     ) -> None:  # fmt: skip
         self._gone = gone
         self._seams = folder.seams

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.paths import DataPaths
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList
-    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.log_service.tiering.log_kind import LogKind, LogWork
     from tierdex.log_service.tiering.merge_plan import MergeCandidate
     from tierdex.log_service.tiering.merge_source import MergeSource
@@ -69,7 +69,7 @@ class LogMerging:
     """Merges grouped files of the own node. One thread at a time: the worker's."""
 
     def __init__(
-        self, seams: Seams, paths: DataPaths, work: LogWork, kind: LogKind, gone: GoneRecord,
+        self, seams: Seams, paths: DataPaths, work: LogWork, kind: LogKind, gone: TrimRecord,
         claims: FileClaims,
     ) -> None:  # fmt: skip
         self._seams = seams

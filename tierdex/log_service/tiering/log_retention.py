@@ -4,7 +4,7 @@
 
     due        the longest retention of its topics is over, or it was sealed before a time that is given; it
                is compacted, or will never be; the index has passed it, nothing of it is to be delivered
-    GONE       where its queues end, and its name: durable         (`gone_messages`)
+    GONE       where its queues end, and its name: durable         (`trim_record`)
     hidden     readers see the queues begin behind it; the file has left the table
     unlinked   a crash before leaves a file that the next opening removes, since the record names it
     unlisted   a published one leaves the manifest, and its object the store after the grace time
@@ -25,7 +25,7 @@ from tierdex.compactor.unit import Unit
 from tierdex.errors import CorruptFileError
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.retention import is_expired, make_retention
-from tierdex.log_service.recovery.mending import ends_of
+from tierdex.log_service.recovery.repair import ends_of
 from tierdex.logfile.queue_ends import NO_QUEUES, QueueEnds
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tierdex.compactor.unit import FileClaims
     from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList
-    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.log_service.tiering.log_kind import LogKind, LogWork
     from tierdex.seams import Seams
 
@@ -57,7 +57,7 @@ class LogRetention:
     """Lets files of the log go, published ones as well. One thread at a time: the worker's."""
 
     def __init__(
-        self, seams: Seams, work: LogWork, kind: LogKind, gone: GoneRecord, claims: FileClaims,
+        self, seams: Seams, work: LogWork, kind: LogKind, gone: TrimRecord, claims: FileClaims,
         is_needed: Callable[[FileHandle], bool],
     ) -> None:  # fmt: skip
         """`is_needed` says whether a file has messages that are still to be delivered."""

@@ -5,7 +5,7 @@ is missing, damaged, or an older copy, when a crash came between a publication a
 owner published since: these are asked for their queues, once, and the note is written anew. Where another
 owner had the node since, the folder's own is void, and the one that the store carries is taken.
 
-Depends on errors, lifecycle, logfile, carried_notes, gone_messages, log_kind, published_note and tier.
+Depends on errors, lifecycle, logfile, carried_notes, trim_record, log_kind, published_note and tier.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tierdex.log_service.notes.carried_notes import (
     row_of_notes,
     void_again,
 )
-from tierdex.log_service.notes.gone_messages import GoneRecord
 from tierdex.log_service.notes.published_note import NotedFile, PublishedNote
+from tierdex.log_service.notes.trim_record import TrimRecord
 from tierdex.log_service.tiering.log_kind import contents_of
 from tierdex.logfile.queue_ends import NO_QUEUES
 
@@ -87,7 +87,7 @@ def settle_note(
         note = note.with_file(uuids, file, contents_of(reader, row.number))
         left_out = left_out.joined(reader.left_out())
     if len(left_out):  # of queues that nothing is left of: they begin where they end
-        gone = GoneRecord(filesystem, paths.root, seams.clock)
+        gone = TrimRecord(filesystem, paths.root, seams.clock)
         gone.keep(gone.current.joined(left_out, ()))
     if lacking or is_anew:
         note.write(filesystem, paths.root)  # durable before an offset is given behind it

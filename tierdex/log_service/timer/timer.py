@@ -37,7 +37,7 @@ from tierdex.errors import (
 from tierdex.log_service.answer import TimerHour
 from tierdex.log_service.append.appender import Appended
 from tierdex.log_service.levels import Level
-from tierdex.log_service.recovery.mending import ends_of
+from tierdex.log_service.recovery.repair import ends_of
 from tierdex.log_service.timer.delayed_rows import (
     NO_OFFSET,
     NOTHING_DELIVERED,

@@ -29,9 +29,9 @@ from tierdex.lifecycle.manifests.forgotten import (
     NOTHING_FORGOTTEN,
     ForgottenEntries,
 )
+from tierdex.lifecycle.manifests.liveness import standings_of
 from tierdex.lifecycle.manifests.manifest import is_replaced, replaced_by, unexplained_drops
 from tierdex.lifecycle.manifests.manifest_log import ManifestLog, list_nodes
-from tierdex.lifecycle.manifests.standing import standings_of
 from tierdex.lifecycle.nodes.node_reading import (
     READING_ERRORS,
     NodeReading,

@@ -26,7 +26,7 @@ from tierdex.app.cli.terminal.exits import Exit, tell_unread
 from tierdex.app.cli.terminal.options import Form
 from tierdex.app.cli.terminal.output import write_fields
 from tierdex.clock import SystemClock
-from tierdex.compactor.owner_sign import EARLY
+from tierdex.compactor.heartbeat import EARLY
 from tierdex.lifecycle.manifests.file_row import INDEX_KIND, LOG_KIND, NOTES_KIND
 from tierdex.settings import load_settings
 from tierdex.storage_layer.metered import LOOKUPS, MANIFESTS, OTHER

@@ -66,7 +66,7 @@ function health({ status }, compaction, { clock_skew_s: skew }) {
 
 function table(nodes, zone) {
   const most = nodes.reduce((longest, { lag_s: lag }) => Math.max(longest, Number(lag ?? 0)), 60);
-  const titles = [["Node"], ["Lag", "number"], ["", "wide bar-cell"], ["Standing"], ["Published through"], ["Clock", "number"], ["Files", "number"], ["Address"]];
+  const titles = [["Node"], ["Lag", "number"], ["", "wide bar-cell"], ["Liveness"], ["Published through"], ["Clock", "number"], ["Files", "number"], ["Address"]];
   return element(
     "div", { class: "table-scroll panel", id: "nodes-table", tabindex: "0", role: "region", "aria-labelledby": "nodes-title" },
     element(

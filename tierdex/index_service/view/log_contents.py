@@ -6,7 +6,7 @@
     compacted           was in the index as a whole before: its name is enough
     GONE, PUBLISHED     notes of the log: what expired, or lies in the store
 
-The owner cuts the index to that when it opens (`opening.leader`); until then a reader passes over what it
+The owner cuts the index to that when it opens (`opening.log_owner`); until then a reader passes over what it
 would cut, since offsets that were lost are given again. The log is looked at once a batch is met that it was
 not known to hold.
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tierdex.indexfile.source import Source
 
 
-class LedLog:
+class LogContents:
     """The log in one folder, which may be written meanwhile. Safe to share between threads."""
 
     def __init__(self, filesystem: FileSystem, root: Path) -> None:

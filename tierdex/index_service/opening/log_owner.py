@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tierdex.errors import FencedError
     from tierdex.filesystem import FolderLock
     from tierdex.index_service.opening.open_view import View
-    from tierdex.index_service.view.shelf import Shelf
+    from tierdex.index_service.view.published_view import PublishedView
     from tierdex.indexfile.source import Source
     from tierdex.lifecycle.file_number import NextNumber
     from tierdex.lifecycle.manifests.file_row import FileRow
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tierdex.lifecycle.table.file_table import FileTable
 
 
-class Leader(Protocol):
+class LogOwner(Protocol):
     """The log of the data folder."""
 
     def share_lock(self) -> FolderLock:
@@ -65,7 +65,7 @@ class Leader(Protocol):
         """
         ...
 
-    def recover(self, view: View, state: ManifestState | None) -> Shelf:
+    def recover(self, view: View, state: ManifestState | None) -> PublishedView:
         """Recover the log, which may do so once, with what its node has published (None: unknown).
 
         Returns where its published files are shown. Raises what the store raises, OwnershipError.

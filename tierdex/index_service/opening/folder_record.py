@@ -1,4 +1,4 @@
-"""The claims and records of a data folder's owner: see `lifecycle.nodes.ownership.OwnerVoice`.
+"""The claims and records of a data folder's owner: see `lifecycle.nodes.ownership.OwnerRecord`.
 
 They include the folder's past. Its files hold entries that were acknowledged before this opening
 and are not published; the node's manifest tells the folder that had the node last since when. An
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from tierdex.index_service.opening.folder_owner import FolderOwner
 from tierdex.lifecycle.folders.folder_notes import read_folder_node
+from tierdex.lifecycle.manifests.liveness import through_of
 from tierdex.lifecycle.manifests.manifest import NodeOwner
-from tierdex.lifecycle.manifests.standing import through_of
 from tierdex.lifecycle.nodes.node_reading import READING_ERRORS
-from tierdex.lifecycle.nodes.owner_voice import OwnerVoice
+from tierdex.lifecycle.nodes.owner_record import OwnerRecord
 from tierdex.lifecycle.paths import LOCAL_STATES, parse_number, parse_quarantined_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _NUMBERS_AHEAD_MS: Final = (
 
 def make_folder_voice(
     paths: DataPaths, view: View, claiming: Claiming, time: StoreTime, unpublished: UnpublishedFiles
-) -> OwnerVoice:
+) -> OwnerRecord:
     """Return the voice of the folder's owner. Call it before the folder is recovered."""
     settings, filesystem = view.settings, view.seams.filesystem
     adopts: tuple[NodeOwner, ...] = ()
@@ -46,7 +46,7 @@ def make_folder_voice(
     if claiming.adopt and recorded is not None and recorded != settings.node:
         tokens = FolderOwner(filesystem, paths.root, recorded).tokens
         adopts = tuple(NodeOwner(recorded, token) for token in tokens)
-    return OwnerVoice(
+    return OwnerRecord(
         time,
         unpublished,
         interval_s=settings.live_interval,

@@ -33,7 +33,7 @@ EARLY: Final = 0.8  # of `live_interval`: a record of a healthy owner is never l
 _LOOK_EVERY_S: Final = 1.0
 
 
-class OwnerSign:
+class Heartbeat:
     """Checks that we are still the owner, and signs when a sign is due. For one thread."""
 
     name = "sign"

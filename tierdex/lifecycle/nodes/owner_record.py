@@ -49,7 +49,7 @@ class NothingUnpublished:
         return Published(self._time.now_ms(), holds_unpublished=False)
 
 
-class OwnerVoice(NamedTuple):
+class OwnerRecord(NamedTuple):
     """The content of an owner's records. `adopts` are owners whose folder's files it publishes.
 
     `adopted_through` is the time up to which those had published, None if they never told.
@@ -65,7 +65,7 @@ class OwnerVoice(NamedTuple):
     folder_from: int | None = None
 
 
-def make_voice(log: ManifestLog) -> OwnerVoice:
+def make_owner_record(log: ManifestLog) -> OwnerRecord:
     """Return the voice of an owner without a folder."""
     time = StoreTime(log.clock)
-    return OwnerVoice(time, NothingUnpublished(time))
+    return OwnerRecord(time, NothingUnpublished(time))

@@ -29,7 +29,7 @@ class LocalFiles(NamedTuple):
     read_ms: Callable[[], int | None]
 
 
-class Shelf(NamedTuple):
+class PublishedView(NamedTuple):
     """Where the published files of one kind are shown.
 
     `handle_of` makes a handle of a row and its node; `forget` drops what is kept of a file that is gone,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.append.committer import Committer
     from tierdex.log_service.files.log_file import LogFile
     from tierdex.log_service.files.queue_table import QueueTable
-    from tierdex.log_service.notes.gone_messages import GoneRecord
+    from tierdex.log_service.notes.trim_record import TrimRecord
     from tierdex.logfile.columns import QueueColumns
     from tierdex.seams import Seams
 
@@ -43,7 +43,7 @@ class Mender:
 
     def __init__(
         self, seams: Seams, table: FileTable, queues: QueueTable, active: ActiveJournal,
-        committer: Committer, gone: GoneRecord, stage_bytes: int,
+        committer: Committer, gone: TrimRecord, stage_bytes: int,
     ) -> None:  # fmt: skip
         self._seams = seams
         self._table = table

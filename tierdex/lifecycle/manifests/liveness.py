@@ -43,7 +43,7 @@ NO_OWNER: Final = bytes(16)
 _MISSED_RECORDS: Final = 3  # in a row, until an owner counts as silent
 
 
-class Standing(NamedTuple):
+class Liveness(NamedTuple):
     """What is known of a node beside its files. Times are int64 ms."""
 
     node: str
@@ -91,7 +91,7 @@ def is_closed(state: ManifestState, live: LiveRecord | None) -> bool:
 
 def standings_of(
     states: Mapping[str, ManifestState], lives: Mapping[str, LiveRecord | None]
-) -> dict[str, Standing]:
+) -> dict[str, Liveness]:
     """Return where each of the nodes that were read together stands."""
     adopted = frozenset[NodeOwner]().union(*(state.adopted for state in states.values()))
     return {node: standing_of(state, lives[node], adopted) for node, state in states.items()}
@@ -99,11 +99,11 @@ def standings_of(
 
 def standing_of(
     state: ManifestState, live: LiveRecord | None, adopted: Collection[NodeOwner]
-) -> Standing:
+) -> Liveness:
     """Return where a node stands; `adopted` are the owners that any node read with it has adopted."""
     node = state.node
     if state.kind is NodeKind.SHARED or state.owner == NO_OWNER:
-        return Standing(node, SHARED if state.kind is NodeKind.SHARED else CLOSED, None)
+        return Liveness(node, SHARED if state.kind is NodeKind.SHARED else CLOSED, None)
     live = live if live is not None and state.names_owner_of(live) else None
     through = through_of(state, live)
     lost = [
@@ -117,7 +117,7 @@ def standing_of(
         name = CLOSED
     else:
         name = UNKNOWN if through is None else LIVE
-    return Standing(
+    return Liveness(
         node=node,
         standing=CLOSED if is_over and name != RETIRED else name,
         bound=min(waited_for, default=None),

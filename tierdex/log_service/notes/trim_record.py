@@ -36,7 +36,7 @@ _FILES_NOTED: Final = 4096  # of which the index may still ask whether the log h
 
 
 @dataclass(frozen=True, slots=True)
-class GoneMessages:
+class TrimmedMessages:
     """What is gone. Immutable."""
 
     ends: QueueEnds = NO_QUEUES
@@ -49,7 +49,7 @@ class GoneMessages:
     def has_any(self) -> bool:
         return bool(self.through)
 
-    def joined(self, ends: QueueEnds, files: Sequence[FileHandle]) -> GoneMessages:
+    def joined(self, ends: QueueEnds, files: Sequence[FileHandle]) -> TrimmedMessages:
         """Return the same with queues that end where `ends` says, and with `files` gone altogether."""
         return replace(
             self,
@@ -59,7 +59,7 @@ class GoneMessages:
             through=max([self.through, *(handle.number for handle in files)]),
         )
 
-    def ruled(self, rules: Retention) -> GoneMessages:
+    def ruled(self, rules: Retention) -> TrimmedMessages:
         """Return the same under other rules."""
         return replace(self, rules=rules)
 
@@ -82,7 +82,7 @@ class Part(NamedTuple):
     sealed_at_ms: int | None
 
 
-class GoneRecord:
+class TrimRecord:
     """The record of one log. `current` is a value; `keep` replaces it, durably first."""
 
     def __init__(self, filesystem: FileSystem, root: Path, clock: Clock) -> None:
@@ -93,7 +93,7 @@ class GoneRecord:
             "queues that were emptied would give their offsets again",
         )  # fmt: skip
         self._clock = clock
-        self.current = GoneMessages()
+        self.current = TrimmedMessages()
         self.forgotten = ForgottenRecord(filesystem, root)
         self.refresh()
 
@@ -107,10 +107,10 @@ class GoneRecord:
     def take(self, gone: bytes | None, forgotten: bytes | None) -> None:
         """Know what the two files of another folder hold (None: it has none). Raises CorruptFileError."""
         record = None if gone is None else self._file.decode(gone)
-        self.current = GoneMessages() if record is None else _decode(record, self._file.path)
+        self.current = TrimmedMessages() if record is None else _decode(record, self._file.path)
         self.forgotten.take(forgotten)
 
-    def keep(self, gone: GoneMessages) -> None:
+    def keep(self, gone: TrimmedMessages) -> None:
         """Make `gone` what is known. Durable first, then visible. Raises OSError."""
         self._file.replace(_encode(gone))
         self.current = gone
@@ -150,7 +150,7 @@ class GoneRecord:
         return not gone.through and not len(gone.ends) and gone.rules == KEEP_FOR_EVER
 
 
-def _encode(gone: GoneMessages) -> Record:
+def _encode(gone: TrimmedMessages) -> Record:
     notes: dict[str, Any] = {
         "files": [uuid.hex() for uuid in gone.files],
         "generation": gone.generation,
@@ -160,9 +160,9 @@ def _encode(gone: GoneMessages) -> Record:
     return Record(notes, gone.ends.encode())
 
 
-def _decode(record: Record, path: Path) -> GoneMessages:
+def _decode(record: Record, path: Path) -> TrimmedMessages:
     notes, rules = record.notes, record.notes["rules"]
-    return GoneMessages(
+    return TrimmedMessages(
         ends=QueueEnds.decode(record.table, path),
         files=tuple(bytes.fromhex(uuid) for uuid in notes["files"]),
         generation=notes["generation"],
