@@ -23,7 +23,7 @@ from tierdex.files.object_file import (
 from tierdex.storage_layer.open import S3_PARAMETERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tierdex.filesystem import FileSystem
     from tierdex.storage_layer.base import Store
@@ -35,14 +35,31 @@ def with_parameters(address: str, options: Mapping[str, str]) -> str:
     return f"{address}?{urlencode(said)}" if said else address
 
 
+def is_below(address: str, roots: Iterable[str]) -> bool:
+    """Say whether an address lies below one of some others, without steps up."""
+    return ".." not in address.split("/") and any(address.startswith(f"{r}/") for r in roots)
+
+
+def _plain(address: str) -> str:
+    """Return an address as entries have it: a path without its scheme, s3:// for s3a://."""
+    if address.startswith("file:/") and not address.startswith("file://"):
+        address = "file://" + address.removeprefix("file:")  # as Hadoop writes it
+    if address.startswith("file://"):
+        return str(path_of_address(address))
+    return address.replace("s3a://", "s3://", 1)
+
+
 class FileFolder:
     """Names are paths below the folder, with ``/``. A disk or store that fails is an UnavailableError.
 
     Reading is safe to share between threads, until `close`.
     """
 
-    def __init__(self, filesystem: FileSystem, address: str) -> None:
-        """`address` is a path or a URL (``s3://bucket/prefix?region=...``). No request is made."""
+    def __init__(self, filesystem: FileSystem, address: str, also: Sequence[str] = ()) -> None:
+        """`address` is a path or a URL (``s3://bucket/prefix?region=...``). No request is made.
+
+        Files below the addresses `also` may be opened as well, by their own.
+        """
         self._filesystem = filesystem
         url, question, parameters = address.partition("?")
         self._parameters = question + parameters
@@ -51,6 +68,7 @@ class FileFolder:
             url = str(path_of_address(address).absolute())
             self._parameters = ""
         self.root = url.replace("s3a://", "s3://", 1).rstrip("/")
+        self._roots = (self.root, *(_plain(each).rstrip("/") for each in also))
         self._lock = threading.Lock()
         self._opened: Store | None = None
 
@@ -112,11 +130,16 @@ class FileFolder:
         An object of which the size is known is not asked for it: the first read says whether it is gone.
         """
         address = self.address_of(name)
-        if self._is_local:
+        if is_local(address):
             with opened_file(self._filesystem, address) as file:
                 yield file
             return
-        store, key = self._store()[0], bucket_and_key(address)[1]
+        bucket, key = bucket_and_key(address)
+        if bucket != bucket_and_key(self.root)[0]:
+            with opened_file(self._filesystem, address, self._parameters) as file:
+                yield file
+            return
+        store = self._store()[0]
         changed_ms = None
         if size is None:
             found = store.head(key)
@@ -128,14 +151,11 @@ class FileFolder:
 
         Raises InvalidRequestError for one that lies elsewhere: a table's metadata may name any place.
         """
-        if name.startswith("file:/") and not name.startswith("file://"):
-            name = "file://" + name.removeprefix("file:")  # as Hadoop writes it
-        address = address_below(self.root, name).replace("s3a://", "s3://", 1)
-        if self._is_local:
-            address = str(path_of_address(address))
-        steps = address.removeprefix(self.root + "/").split("/")
-        if not address.startswith(self.root + "/") or ".." in steps:
-            raise InvalidRequestError(f"{name!r} does not lie below {self.root}", field="source")
+        address = _plain(address_below(self.root, _plain(name)))
+        if not is_below(address, self._roots):
+            raise InvalidRequestError(
+                f"{name!r} does not lie below {' or '.join(self._roots)}", field="source"
+            )
         return address
 
     def _store(self) -> tuple[Store, str]:

@@ -20,6 +20,7 @@ from tierdex.files.row_templates import Template
 from tierdex.files.table_columns import TableColumns
 from tierdex.following.records import Record
 from tierdex.following.tables.table_rows import FileRows, RowNames
+from tierdex.following.tables.table_source import prefixes_of
 from tierdex.resolving.arrow_values import json_of_row
 from tierdex.resolving.resolver import ChangedError, Found, TooLargeError
 from tierdex.resolving.rule import Names
@@ -92,7 +93,8 @@ class TableRows:
         root = with_parameters(state.head.root, state.head.options)
         with self._lock:
             if self._folder is None or self._root != root:
-                self._folder, self._root = FileFolder(self._filesystem, root), root
+                prefixes = prefixes_of(state.head.options)
+                self._folder, self._root = FileFolder(self._filesystem, root, prefixes), root
             return self._folder
 
     def _known(self, path: str, opened: RangeFile) -> KnownParquet:

@@ -208,9 +208,17 @@ def test_files_without_field_ids_are_read_by_the_tables_name_mapping(
     with table.update_schema() as update:
         update.rename_column("name", "title")
     source = "iceberg://prod/shop.orders"
+    with pytest.raises(InvalidRequestError, match="does not lie below"):
+        index_once(index, source, "titles", "title", options=catalog)
+    catalog["prefixes"] = f"{tmp_path}/lake,/elsewhere"
     index_once(index, source, "titles", "title", options=catalog)
     now = table.scan().to_arrow()
     assert faults(index, "titles", keys_of(now, "title")) == {}
+    with MessageFetcher(tmp_path / "data", ShowSettings()) as messages:
+        answer = index.query("titles", key="name-2")
+        shown = messages.with_messages(answer, key="name-2", message_id=None).entries[0].message
+    assert shown.outcome == "shown", shown
+    assert '"title": "name-2"' in shown.text
     with table.transaction() as transaction:
         transaction.remove_properties("schema.name-mapping.default")
     with pytest.raises(InvalidRequestError, match="has no field IDs"):

@@ -20,7 +20,7 @@ from tierdex.following.tables.delta_log import DeltaLog, DeltaState, mark_of_add
 from tierdex.following.tables.table_source import LiveFile, TableStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from tierdex.filesystem import FileSystem
@@ -39,9 +39,9 @@ _TYPES: Final = {
 class DeltaTable:
     """See `TableSource`. One thread."""
 
-    def __init__(self, filesystem: FileSystem, address: str) -> None:
-        """`address` is a path or URL. No request is made."""
-        self._folder = FileFolder(filesystem, address)
+    def __init__(self, filesystem: FileSystem, address: str, prefixes: Sequence[str] = ()) -> None:
+        """`address` is a path or URL; files may lie below `prefixes`, too. No request is made."""
+        self._folder = FileFolder(filesystem, address, prefixes)
         self._log = DeltaLog(self._folder)
         self._state: DeltaState | None = None
         self._files: dict[str, tuple[Mapping[str, Any], LiveFile]] = {}  # of the step before

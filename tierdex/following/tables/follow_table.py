@@ -14,6 +14,7 @@ from tierdex.files.row_templates import Template
 from tierdex.following.sources.options import Address
 from tierdex.following.tables.table_follower import TableFollower, TablePlan
 from tierdex.following.tables.table_rows import RowNames
+from tierdex.following.tables.table_source import prefixes_of
 from tierdex.following.tables.table_steps import check_head
 from tierdex.index_service.tables.table_state import TableHead
 from tierdex.storage_layer.open import S3_PARAMETERS
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tierdex.seams import Seams
 
 KINDS: Final = ("delta", "iceberg")
-_OPTIONS: Final = ("history", "max_staleness", "look_interval")
+_OPTIONS: Final = ("history", "max_staleness", "look_interval", "prefixes")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -50,14 +51,16 @@ def open_table(text: str, options: Mapping[str, str] | None, seams: Seams) -> Ta
             )
         if not address.path:
             raise InvalidRequestError("is delta:PATH or delta:s3://BUCKET/PATH", field="source")
-        return DeltaTable(seams.filesystem, with_parameters(address.path, said))
+        return DeltaTable(
+            seams.filesystem, with_parameters(address.path, said), prefixes_of(address.options)
+        )
     try:
         from tierdex.following.tables.iceberg_table import IcebergTable
     except ImportError as error:
         raise InvalidRequestError(
             f"pip install 'tierdex[iceberg]' ({error})", field="source"
         ) from error
-    return IcebergTable(address, said)
+    return IcebergTable(address, said, prefixes_of(address.options))
 
 
 class TableAsked(NamedTuple):

@@ -39,6 +39,7 @@ from tierdex.errors import (
     NotFoundError,
     UnavailableError,
 )
+from tierdex.files.folder import is_below
 from tierdex.files.object_file import address_below
 from tierdex.files.table_columns import TableColumn, TableColumns
 from tierdex.following.tables.iceberg_deletes import (
@@ -49,7 +50,7 @@ from tierdex.following.tables.iceberg_deletes import (
 from tierdex.following.tables.table_source import LiveFile, TableStep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tierdex.following.sources.options import Address
 
@@ -65,8 +66,14 @@ _EMPTY: Final = "0"  # the snapshot of a table that has none
 class IcebergTable:
     """See `TableSource`. One thread."""
 
-    def __init__(self, address: Address, properties: Mapping[str, str]) -> None:
-        """`properties` are those of pyiceberg's catalog, which is asked when the table is first needed."""
+    def __init__(
+        self, address: Address, properties: Mapping[str, str], prefixes: Sequence[str] = ()
+    ) -> None:
+        """`properties` are those of pyiceberg's catalog, which is asked when the table is first needed.
+
+        Files may lie below `prefixes`, too.
+        """
+        self._prefixes = tuple(_plain(each).rstrip("/") for each in prefixes)
         said = dict(properties)
         self._branch = said.pop("branch", None)
         self._properties = said
@@ -279,8 +286,13 @@ class IcebergTable:
         return np.unique(np.concatenate(parts)).astype(np.uint64)
 
     def _below_root(self, path: str) -> str:
-        plain, root = _plain(path), self.root.rstrip("/") + "/"
-        return plain.removeprefix(root)
+        plain, root = _plain(path), self.root.rstrip("/")
+        if not is_below(plain, (root, *self._prefixes)):
+            raise InvalidRequestError(
+                f"{path!r} does not lie below {root}: allow its folder by the source option prefixes",
+                field="source",
+            )
+        return plain.removeprefix(root + "/")
 
     def _open(self, path: str) -> Any:
         return self._table().io.new_input(path).open()

@@ -54,6 +54,11 @@ class TableStep:
     files: Mapping[str, LiveFile]
 
 
+def prefixes_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the addresses that files of a table may lie below, besides its own: the option `prefixes`."""
+    return tuple(each for each in options.get("prefixes", "").split(",") if each)
+
+
 def of_partitions(step: TableStep, columns: TableColumns, wanted: Collection[str]) -> TableStep:
     """Return a step with the files of some partitions, NAME=VALUE, alone; values of a name are alternatives.
 
