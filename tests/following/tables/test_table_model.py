@@ -17,6 +17,7 @@ import tierdex
 from tests.following.tables.answers import SMALL, faults, index_once, keys_of
 
 deltalake = pytest.importorskip("deltalake")
+duckdb = pytest.importorskip("duckdb")
 IDS = 60
 STEPS = 8
 
@@ -58,6 +59,16 @@ class TableWorld:
         while len(self.rows_at) <= now.version():
             version = deltalake.DeltaTable(self.path, version=len(self.rows_at))
             self.rows_at.append(keys_of(version.to_pyarrow_table(), "id"))
+        assert of_duckdb(now) == self.rows_at[-1]
+
+
+def of_duckdb(table):
+    """Return the keys as an engine reads them from the files: deltalake writes no deletion vectors."""
+    files = table.file_uris()
+    if not files:
+        return keys_of(pa.table({"id": pa.array([], pa.int64())}), "id")
+    read = duckdb.sql("select id from read_parquet($files)", params={"files": files})
+    return keys_of(read.to_arrow_table(), "id")
 
 
 def follow_and_die(data, source, calls, **wanted):

@@ -95,3 +95,22 @@ def test_job_of_a_table_that_is_not_read_leaves_nothing(spark, path, store_url):
     with pytest.raises(NotFoundError, match="holds no manifest"):
         tierdex.Index.open(None, store=store_url, background=False)
     assert indexed(spark, path, store_url, key="id").rows == 150
+
+
+def test_job_of_an_iceberg_table_indexes_its_rows(spark, store_url, tmp_path):
+    catalogs = pytest.importorskip("pyiceberg.catalog.sql")
+    options = {
+        "type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/lake",
+    }  # fmt: skip
+    catalog = catalogs.SqlCatalog("prod", **options)
+    catalog.create_namespace("shop")
+    table = catalog.create_table("shop.orders", schema=rows(0, 1).schema)
+    for begin in (0, 50):
+        table.append(rows(begin, begin + 50))
+    table.delete("id = 7")
+    source = "iceberg://prod/shop.orders"
+    report = index_table(spark, source, store_url, key="id", topic="orders", read_options=options)
+    assert (report.rows, report.files) == (99, 2)
+    with tierdex.Index.open(None, store=store_url, background=False) as reader:
+        expected = keys_of(table.scan().to_arrow(), "id")
+        assert faults(reader, "orders", expected, map(str, range(110))) == {}
