@@ -17,7 +17,7 @@ Depends on fastapi, app.audit, app.console, app.tokens, routes, logs and the oth
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -47,7 +47,7 @@ from tierdex.app.http.spans import Spans
 from tierdex.app.logs import make_logger
 from tierdex.app.tokens import Tokens
 from tierdex.clock import SystemClock
-from tierdex.errors import TierdexError
+from tierdex.errors import InvalidRequestError, TierdexError
 from tierdex.ids import SystemIds
 from tierdex.settings import load_settings
 
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from tierdex.app.http.routes.assistants import Assistants
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.keys import KeyFile
     from tierdex.app.logs import JsonLogger
@@ -119,7 +120,10 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         service.readiness.is_serving = True
-        yield
+        async with AsyncExitStack() as running:
+            if assistants is not None:
+                await running.enter_async_context(assistants.run())
+            yield
         service.readiness.is_serving = False
 
     app = FastAPI(
@@ -132,6 +136,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.service = service
+    assistants = _assistants(app) if settings.mcp else None
     for routes in (entries, lookups, topics, log_routes, admin, about):
         # Not `include_router`: it would match each request twice, and hide the methods of a path.
         app.router.routes.extend(routes.router.routes)
@@ -143,6 +148,15 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.openapi = lambda: describe_service(app)  # type: ignore[method-assign]
     return app
+
+
+def _assistants(app: FastAPI) -> Assistants:
+    """Add the route of assistants, whose tools ask this application. Raises InvalidRequestError."""
+    try:
+        from tierdex.app.http.routes.assistants import Assistants
+    except ModuleNotFoundError as error:
+        raise InvalidRequestError(f"pip install 'tierdex[mcp]' ({error})", field="mcp") from error
+    return Assistants(app)
 
 
 def _add_middleware(app: FastAPI, service: Service) -> None:

@@ -131,6 +131,11 @@ class ServerSettings(EnvironmentSettings):
         description="bytes from which on an answer is compressed for callers that take zstd or gzip; none: "
         "never",
     )
+    mcp: bool = Field(
+        False,
+        description="answer assistants at `/mcp` (Model Context Protocol), with the rights of their keys; "
+        "needs `tierdex[mcp]`",
+    )
     trace_spans: bool = Field(
         False,
         description="a span of OpenTelemetry for each request, for the provider that is set; needs "

@@ -19,7 +19,7 @@ from tierdex.app.cli.terminal.options import spread
 # In the order of `tierdex --help`. A command is the function of its module's name.
 COMMANDS = (
     "serve", "load", "follow", "put", "query", "journey", "files", "inspect", "verify", "compact", "expire",
-    "forget", "adopt", "merge", "watermark", "tables", "bench", "cost", "probe",
+    "forget", "adopt", "merge", "watermark", "tables", "bench", "cost", "probe", "mcp",
 )  # fmt: skip
 GROUPS = ("keys", "log", "nodes", "spark")  # `make_cli` of the module makes their commands
 

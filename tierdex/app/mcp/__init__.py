@@ -1,0 +1,1 @@
+"""The Model Context Protocol: lookups for assistants, over the HTTP API and with its rights."""
