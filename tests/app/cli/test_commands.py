@@ -29,7 +29,7 @@ from tierdex.ids import SystemIds
 from tierdex.index_service.index import Index
 from tierdex.settings import Settings
 
-WITHOUT_OUTPUT = {"serve", "keys create", "keys remove", "keys digest", "nodes retire"}
+WITHOUT_OUTPUT = {"serve", "mcp", "keys create", "keys remove", "keys digest", "nodes retire"}
 LOCAL = f"node:{Settings().node}"
 ONE = ("-t", "orders", "-k", "ORDER-1", "-i", "M-1", "--offset", "4096", "--size", "512",
        "--timestamp", "2023-11-14T22:13:20Z")  # fmt: skip

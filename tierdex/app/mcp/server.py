@@ -6,7 +6,7 @@
     assistant -- HTTP POST /mcp -> the service itself ------> HTTP API    with the key of the request
 
 Either way a tool is one request of the HTTP API, so that rights, masks, rate limits and audit lines are
-those of the API. Depends on tools, errors, httpx2 and mcp.
+those of the API. Depends on tools, httpx2 and mcp.
 """
 
 from __future__ import annotations

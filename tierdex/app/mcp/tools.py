@@ -3,7 +3,7 @@
 The service behind `Ask` decides what the caller may see, masks it and writes the audit line. What a tool adds
 is `says`: a sentence that a model cannot overlook, since an empty list reads like "it was never sent".
 
-Depends on nothing of the product.
+Depends on pydantic.
 """
 
 from __future__ import annotations
