@@ -117,15 +117,6 @@ def create_app(
         arrivals = service.arrivals
         service.metrics.show_waiting(lambda: arrivals.waiting)
 
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        service.readiness.is_serving = True
-        async with AsyncExitStack() as running:
-            if assistants is not None:
-                await running.enter_async_context(assistants.run())
-            yield
-        service.readiness.is_serving = False
-
     app = FastAPI(
         title="Tierdex HTTP API",
         version=__version__,
@@ -133,10 +124,10 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=lifespan,
+        lifespan=_serving,
     )
     app.state.service = service
-    assistants = _assistants(app) if settings.mcp else None
+    app.state.assistants = _assistants(app) if settings.mcp else None
     for routes in (entries, lookups, topics, log_routes, admin, about):
         # Not `include_router`: it would match each request twice, and hide the methods of a path.
         app.router.routes.extend(routes.router.routes)
@@ -148,6 +139,16 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _answer_validation)
     app.openapi = lambda: describe_service(app)  # type: ignore[method-assign]
     return app
+
+
+@asynccontextmanager
+async def _serving(app: FastAPI) -> AsyncIterator[None]:
+    async with AsyncExitStack() as running:
+        app.state.service.readiness.is_serving = True
+        if app.state.assistants is not None:
+            await running.enter_async_context(app.state.assistants.run())
+        yield
+    app.state.service.readiness.is_serving = False
 
 
 def _assistants(app: FastAPI) -> Assistants:
