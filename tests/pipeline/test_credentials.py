@@ -16,8 +16,8 @@ from tierdex.pipeline.jobs.scan_report import session_folder
 CREDENTIALS = {"awsAccessKeyId": ACCESS_KEY, "awsSecretAccessKey": SECRET_KEY}
 
 
-def test_every_job_works_on_s3_with_credentials_from_options(spark, s3_server, capfd):
-    url = s3_server.make_url("spark")
+def test_every_job_works_on_s3_with_credentials_from_options(spark, moto_server, capfd):
+    url = moto_server.make_url("spark")
     rows = key_rows(spark, ["a", "b", "c"])
     append(rows, url, **CREDENTIALS)
     append(key_rows(spark, ["a"], first=10), url, **CREDENTIALS)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from tests.torture.quick_folder import quick_folder
 from tierdex import Index
 from tierdex.storage_layer.memory import MemoryStore
 
@@ -23,7 +23,7 @@ def publish_many_queues(seed, *, topics, queues):
     store, source = MemoryStore(), random.Random(seed)
     count = topics * queues
     options = {"item_capacity": 2_000_000, "slot_count": 1 << 20, "checkpoint_every": 2}
-    with tempfile.TemporaryDirectory() as folder:
+    with quick_folder() as folder:
         data = Path(folder) / "data"
         with Index.open(data, store=store, background=False, **options) as index:
             number = np.random.default_rng(seed).permutation(count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.index_service.conftest import SMALL, offsets, put
+from tests.torture.quick_folder import quick_folder
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import UnsupportedFormatError
@@ -113,7 +113,7 @@ class Story:
 @given(steps=STEPS)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_watermark_of_random_puts_is_that_of_a_plain_model(semantics, steps):
-    with tempfile.TemporaryDirectory() as folder:
+    with quick_folder() as folder:
         story = Story(Path(folder), semantics)
         try:
             for name, given_ in steps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.index_service.conftest import SMALL, from_memory, offsets, put
+from tests.torture.quick_folder import quick_folder
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import BacklogFullError, InvalidRequestError, TierdexError
@@ -126,7 +126,7 @@ def test_cached_pages_answer_what_the_full_query_answers(
     clock = ManualClock()
     store = FaultyStore(MemoryStore(), ids=SeededIds(1), clock=clock)
     with (
-        tempfile.TemporaryDirectory() as folder,
+        quick_folder() as folder,
         Index.open(folder, store=store, clock=clock, ids=SeededIds(2), **SMALL) as index,
     ):
         for number, messages in enumerate(files):

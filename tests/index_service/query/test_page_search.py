@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.index_service.conftest import SMALL, from_memory, offsets, put
+from tests.torture.quick_folder import quick_folder
 from tierdex import Index
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError, TierdexError
@@ -85,7 +84,7 @@ def test_pages_of_a_lookup_are_those_of_the_model(files, compacted, name, bounds
     else:
         expected = model(files, {**lookup, "begin": None, "end": None})
     with (
-        tempfile.TemporaryDirectory() as folder,
+        quick_folder() as folder,
         Index.open(folder, clock=ManualClock(), ids=SeededIds(2), **SMALL) as index,
     ):
         for number, messages in enumerate(files):

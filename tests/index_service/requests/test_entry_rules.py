@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from tests.index_service.ingest.put_model import rows_of
 from tests.index_service.ingest.test_direct_puts import Puts
 from tests.indexfile.chained_files import FILESYSTEM
+from tests.torture.quick_folder import quick_folder
 from tierdex.app.http.schemas.models import EntryToPut
 from tierdex.errors import InvalidRequestError
 from tierdex.index_service.ingest.direct_puts import DirectPuts
@@ -170,7 +170,7 @@ valid = st.fixed_dictionaries(
 @given(st.lists(st.tuples(st.sampled_from(["t", "u", "v"]), valid), min_size=1, max_size=25))
 def test_direct_puts_leave_the_bytes_of_the_general_path(puts):
     """Head insertion, record, statistics and what readers see, whichever way a message went."""
-    with tempfile.TemporaryDirectory() as folder:
+    with quick_folder() as folder:
         slow, quick = Puts(Path(folder) / "slow"), Puts(Path(folder) / "quick")
         for topic, entry in puts:
             slow.write(slow.slowly(topic, **entry))
