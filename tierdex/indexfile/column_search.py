@@ -16,6 +16,7 @@ kernels.lookup_states, chained, lookup and searched_file.
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ from tierdex.indexfile.kernels import lookup_states as k
 from tierdex.indexfile.lookup import DONE, START, TIME_MAX, TIME_MIN, Found
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tierdex.indexfile.chained.reader import ChainedReader
     from tierdex.indexfile.lookup import Search
     from tierdex.indexfile.searched_file import SearchedFile
@@ -61,8 +64,10 @@ class ColumnSearch:
         "_asked",
         "_kept",
         "_memory",
+        "_most_items",
         "_newest",
         "_place",
+        "_rest",
         "_room",
         "_state",
         "files",
@@ -71,48 +76,69 @@ class ColumnSearch:
 
     def __init__(
         self,
-        files: list[SearchedFile],
+        files: Iterable[SearchedFile],
         asked: Asked,
         *,
         item_bytes: int,
         is_message: bool,
         most_items: int,
     ) -> None:
-        """Look at no more than `most_items` for a lookup in one file: then it is cut."""
+        """Look at no more than `most_items` for a lookup in one file: then it is cut.
+
+        The first of the files is taken at once, and the others when it does not tell everything.
+        """
         hashes, limits = asked.hashes, asked.limits
         count = len(hashes)
-        self.files, self.item_bytes, self._asked, self._room = files, item_bytes, asked, 0
+        self._rest, self._most_items = iter(files), most_items
+        self.files: list[SearchedFile] = []
+        self.item_bytes, self._asked, self._room = item_bytes, asked, 0
         if limits is None:
             self._newest = np.empty((COLUMN_BYTES + 1) * count, np.uint8)
             states = address(self._newest) + COLUMN_BYTES * count
         else:
             self._state = np.empty((count, k.STATES), np.int64)
             states = address(self._state)
-        order = scratch = None
-        columns: tuple[int, ...] = (address(hashes), 0, 0, 0, 0, 0)
-        for each in files:
-            if each.pages and scratch is None:
-                scratch = np.empty(column_search.SCRATCH * count + 1, np.int64)
-                if limits is not None and count > 1:
-                    order = np.argsort(hashes, kind="stable")
-        self._kept = order, scratch
+        self._kept: list[np.ndarray] = []
+        columns: tuple[int, ...] = (address(hashes), 0, 0, 0, 0)
         if limits is not None:
-            columns = tuple(0 if one is None else address(one) for one in (*asked[:5], order))
-        arguments = self._arguments = array(
+            columns = tuple(0 if one is None else address(one) for one in asked)
+        self._arguments = array(
             "q",
             (
-                count, *columns,
-                most_items, is_message, states, 0, 0, len(files), 0,
-                0 if scratch is None else address(scratch), item_bytes, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                address(self._newest) if limits is None else 0,
+                count, *columns, 0, most_items, is_message, states, 0, 0, 0, 0, 0, item_bytes,
+                0, 0, 0, 0, 0, 0, 0, 0, 0, address(self._newest) if limits is None else 0,
             ),
         )  # fmt: skip
-        for each in files:
-            arguments.extend(_numbers_of(each, most_items))
+        self._take_files(1)
+        if limits is not None:
+            self._make_room(asked.room)
+
+    def _take_files(self, most: int | None = None) -> bool:
+        """Take the next files, all of them or some; say whether there were any."""
+        arguments, before = self._arguments, len(self.files)
+        for file in islice(self._rest, most):
+            self.files.append(file)
+            arguments.extend(_numbers_of(file, self._most_items))
+            if file.pages and not arguments[k.L_SCRATCH]:
+                self._prepare_for_pages()
         self._place = arguments.buffer_info()[0]
         arguments[k.L_FILES] = self._place + 8 * k.L_LENGTH
-        if limits is not None or scratch is not None:
-            self._make_room(asked.room)
+        arguments[k.L_FILE], arguments[k.L_FILE_COUNT] = before, len(self.files)
+        return len(self.files) > before
+
+    def _prepare_for_pages(self) -> None:
+        """Make what only compacted files need: columns of the lookups, sorted by hash."""
+        asked = self._asked
+        count = len(asked.hashes)
+        self._keep(k.L_SCRATCH, np.empty(column_search.SCRATCH * count + 1, np.int64))
+        if asked.limits is None:
+            self._make_room(count)  # the rows of one file, on their way to the columns
+        elif count > 1:
+            self._keep(k.L_ORDER, np.argsort(asked.hashes, kind="stable"))
+
+    def _keep(self, place: int, column: np.ndarray) -> None:
+        self._kept.append(column)
+        self._arguments[place] = address(column)
 
     def _make_room(self, room: int) -> None:
         """Make room for so many rows, and their numbers; keep those that were found."""
@@ -149,7 +175,9 @@ class ColumnSearch:
         while True:
             status, what, number = column_search.search_files(self._place)
             if status == column_search.FINISHED:
-                return
+                if self.has_enough or not self._take_files():
+                    return
+                continue
             if status < 0:
                 raise self.files[number].damage(status, what)
             self._make_room(2 * self._room)

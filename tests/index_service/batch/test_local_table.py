@@ -14,6 +14,7 @@ from tierdex.ids import SeededIds
 from tierdex.index_service.batch.arrow_table import table_of
 from tierdex.index_service.batch.local_table import local_table
 from tierdex.index_service.batch.lookup_columns import lookups_of_table, plain_lookups_of
+from tierdex.index_service.query.answers import answers_of
 from tierdex.storage_layer.memory import MemoryStore
 from tierdex.testing.components import components_of
 from tierdex.testing.faulty_store import FaultyStore
@@ -71,6 +72,8 @@ def test_its_table_equals_that_of_the_general_path(
         for number, text in enumerate(asked):
             name["key" if by_id is None else "message_id"] = text
             single = index.query(**name, max_count=max_count).entries
+            alone = lookups_of_table(executor.settings, table.slice(number, 1), max_count)
+            assert answers_of(executor.run(alone))[0].entries == single
             own = [row for row in expected if row["lookup"] == number]
             assert [entry.offset for entry in single] == [row["offset"] for row in own]
             assert [entry.topic for entry in single] == [row["topic"] for row in own]

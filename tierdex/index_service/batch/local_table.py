@@ -24,7 +24,6 @@ from tierdex.indexfile.column_search import Asked
 from tierdex.indexfile.layout import TOPIC_MASK
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
 from tierdex.indexfile.work_limit import WorkLimit
-from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,7 +75,7 @@ def local_table(
     # After the files: what is missing is named before it leaves the table.
     if not executor.is_still_fresh(freshness):
         return None
-    return _table(lookups, search, handles, freshness.as_of)
+    return _table(lookups, search, handles[: len(search.files)], freshness.as_of)
 
 
 def _asked(lookups: PlainLookups | Lookups) -> tuple[Asked, Names]:
@@ -95,7 +94,7 @@ def _newest(files: Iterable[FileHandle], names: Names) -> tuple[list[FileHandle]
     for handle in files:
         if handle.item_count == 0:
             continue
-        if not names.has_any_topic and not any(may_hold(handle.topics, t) for t in names.topics):
+        if handle.topics is not None and not names.may_be_in(handle):
             continue
         if not lies_in_run(handle):
             return found, False

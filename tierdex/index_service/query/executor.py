@@ -215,7 +215,7 @@ class LookupExecutor:
                 )  # fmt: skip
                 try:
                     page = self._page(run, files, may_jump=may_jump)
-                    walk.run(page, begun)
+                    walk.run(page, begun, is_explained=run.explain)
                     if run.explain:
                         run.trace.note_rest(walk.rest())
                 except WalkNeededError:

@@ -17,6 +17,7 @@ from tierdex.indexfile.column_search import Asked, ColumnSearch
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.layout import KIND_BIT, TAG_ANY_MESSAGE_ID, TAG_NONE
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, TOPIC_DICTIONARY
+from tierdex.lifecycle.topic_set import may_hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     Hides = Callable[[FileHandle, str], bool]
 
 FILES_AT_ONCE: Final = 16  # the newest of them may answer everything
+_FORMS: Final = (ChainedReader, CompactedFile)
 
 
 def lies_in_run(handle: FileHandle) -> bool:
     """Say whether a file is one that a run may have."""
     reader = handle.reader
-    return isinstance(reader, ChainedReader | CompactedFile) and reader.schema.is_message
+    return isinstance(reader, _FORMS) and reader.schema.is_message
 
 
 class Names(NamedTuple):
@@ -46,6 +48,10 @@ class Names(NamedTuple):
     @classmethod
     def of(cls, lookups: Lookups) -> Names:
         return cls(lookups.topics, bool(lookups.kinds.any()), not lookups.names_topics)
+
+    def may_be_in(self, handle: FileHandle) -> bool:
+        """Return whether a file may have anything of the topics."""
+        return self.has_any_topic or any(may_hold(handle.topics, topic) for topic in self.topics)
 
     def codes(self, lookups: Lookups) -> np.ndarray | None:
         """Return which of `tags` each lookup has (i4); None: the first."""
@@ -81,10 +87,10 @@ def run_of(
 ) -> ColumnSearch:
     """Return a search of these files, newest first, that was not begun.
 
-    Raises what says that a file was closed.
+    It raises what says that a file was closed, when it takes the file.
     """
     known: dict[str, int] = {}
-    files = [_searched(handle, names, hides, known) for handle in handles]
+    files = (_searched(handle, names, hides, known) for handle in handles)
     return ColumnSearch(
         files, asked,
         item_bytes=MESSAGE_SCHEMA.item_bytes, is_message=drops_repeats, most_items=most_items,

@@ -20,6 +20,7 @@ from tierdex.indexfile.schema import TABLE_ROW_SCHEMA
 
 if TYPE_CHECKING:
     from tierdex.fileparts.dictionary import Dictionaries
+    from tierdex.index_service.readers.file_reader import FileRows
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.indexfile.schema import Schema
     from tierdex.lifecycle.table.file_handle import FileHandle
@@ -38,6 +39,16 @@ class FileMatches(NamedTuple):
     numbers: np.ndarray  # i8
     rows: np.ndarray  # in the schema's item dtype
     places: np.ndarray  # i8
+
+    @classmethod
+    def of(cls, handle: FileHandle, hash_function: str | None, answer: FileRows) -> FileMatches:
+        """Return what one file found for a batch."""
+        found = answer.found
+        sizes = found.offsets[1:] - found.offsets[:-1]
+        is_one_each = len(found.rows) == len(sizes) and bool((sizes == 1).all())
+        numbers = answer.wanted if is_one_each else np.repeat(answer.wanted, sizes)
+        rows, places = found.rows, found.places
+        return cls(handle, hash_function, answer.schema, answer.dictionaries, numbers, rows, places)
 
     def taken(self, which: np.ndarray | slice) -> FileMatches:
         """Return some of the rows, by number, mask or slice."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from tierdex.index_service.readers.file_reader import FileMeter, FileSearch
 from tierdex.index_service.readers.local_file import query_reader
-from tierdex.indexfile.lookup import DONE
+from tierdex.indexfile.lookup import DONE, START
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ class SingleLookup(NamedTuple):
 
     def place_in(self, handle: FileHandle) -> int | None:
         if self.where is not None and handle is self.where[0]:
-            return self.where[1]
+            return None if self.where[1] == START else self.where[1]
         return self.page.place_in(handle)
 
 

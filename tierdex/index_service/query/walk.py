@@ -2,12 +2,12 @@
 
 **Many lookups** share each file: it is searched once for all that still want entries, local files that
 follow each other in one step (local_run.py), the ranges of a published one side by side, and sidecars that
-are not here a few at a time. Each may look at its share of
-what the batch may cost: a lookup that is cut before it has enough is parked, and goes on alone, from the
-place where it stopped, when all others are done. So a hot key, or keys that were chosen to collide, cost
-the others nothing.
+are not here a few at a time. Each may look at its share of what the batch may cost: a lookup that is cut
+before it has enough is parked, and goes on alone, from the place where it stopped, when all others are
+done. So a hot key, or keys that were chosen to collide, cost the others nothing.
 
-**One lookup** goes on in the same file until it has enough, and takes only what belongs to its page.
+**One lookup** takes the newest local files in one step, too, then goes on in each file until it has enough.
+Behind a cursor it takes only what belongs to its page.
 
 Depends on matches, paging, plan, filters_ahead, local_run, single_search, trace, readers, requests,
 indexfile, lifecycle, answer and errors.
@@ -29,13 +29,9 @@ from tierdex.errors import (
     reason_of,
 )
 from tierdex.index_service.answer import Missing
+from tierdex.index_service.query import local_run
 from tierdex.index_service.query.filters_ahead import FiltersAhead
-from tierdex.index_service.query.local_run import (
-    FILES_AT_ONCE,
-    lies_in_run,
-    matches_of_run,
-    run_of_lookups,
-)
+from tierdex.index_service.query.local_run import FILES_AT_ONCE, lies_in_run
 from tierdex.index_service.query.matches import FileMatches, FileMissing, Matches
 from tierdex.index_service.query.paging import WalkNeededError
 from tierdex.index_service.query.plan import Plan
@@ -43,7 +39,7 @@ from tierdex.index_service.query.single_search import SingleLookup, SingleSearch
 from tierdex.index_service.readers.file_reader import Budget, FileMeter, FileRows, FileSearch
 from tierdex.index_service.readers.local_file import query_reader
 from tierdex.indexfile.layout import TOPIC_MASK
-from tierdex.indexfile.lookup import DONE
+from tierdex.indexfile.lookup import DONE, START
 from tierdex.indexfile.schema import TOPIC_DICTIONARY
 from tierdex.indexfile.work_limit import NO_LIMIT, BudgetExceededError
 from tierdex.lifecycle.topic_set import may_hold
@@ -55,7 +51,6 @@ if TYPE_CHECKING:
     from tierdex.index_service.query.memory_search import PartialLookup
     from tierdex.index_service.query.paging import Page
     from tierdex.index_service.query.trace import Trace
-    from tierdex.index_service.readers.file_reader import QueryReader
     from tierdex.index_service.requests.lookups import Lookups
     from tierdex.index_service.view.read_view import ReadView
     from tierdex.lifecycle.manifests.forgotten import ForgottenEntries
@@ -109,15 +104,19 @@ class Walk:
         self._parked: dict[int, tuple[FileHandle, int]] = {}  # where each lookup goes on alone
         self._is_parked = np.zeros(lookups.count, bool)
 
-    def run(self, page: Page, begun: PartialLookup | None = None) -> None:
-        """Search the files; `page` and `begun` are those of a single lookup."""
+    def run(
+        self, page: Page, begun: PartialLookup | None = None, *, is_explained: bool = False
+    ) -> None:
+        """Search the files; `page` and `begun` are those of a single lookup, as is what `is_explained`."""
         count = self._lookups.count
         if begun is not None:
             self._take_begun(begun)
             if begun.where is not None:
                 self._go_alone(0, self._budget, page, begun.where)
-        elif count == 1:
+        elif count == 1 and (is_explained or not page.owes_all):
             self._go_alone(0, self._budget, page)
+        elif count == 1:
+            self._begin_alone(page)
         elif count:
             self._go_together()
             self._go_on(page)
@@ -183,7 +182,7 @@ class Walk:
             answer = reader.search(search, meter, self._executor)
         finally:
             self._trace.stages.enter("plan")
-        self.matches.add(self._shown(_matches_of(handle, reader, answer)))
+        self.matches.add(self._shown(FileMatches.of(handle, reader.hash_function, answer)))
         meter.charge(answer.found.items, len(answer.found.rows))
         cut = np.flatnonzero(answer.found.following != DONE)
         if len(cut):
@@ -201,7 +200,7 @@ class Walk:
         try:
             share = self._budget.work_limit().share_of(int(np.count_nonzero(wants)))
             left = np.minimum(self._lookups.max_count - self.matches.counts, share.rows)
-            search = run_of_lookups(
+            search = local_run.run_of_lookups(
                 handles, self._lookups, np.where(wants, left, 0), self._hides,
                 most_items=share.items, drops_repeats=not self._may_be_forgotten,
             )  # fmt: skip
@@ -217,7 +216,7 @@ class Walk:
             self._trace.stages.enter("plan")
         FileMeter(self._budget).charge(search.items, search.row_count)
         is_first = not self.matches.counts.any()
-        for found in matches_of_run(handles, search):
+        for found in local_run.matches_of_run(handles, search):
             if self._may_be_forgotten:
                 self.matches.add(self._shown(found))
             else:
@@ -276,6 +275,23 @@ class Walk:
         for found in begun.found:
             self._budget.take(items=len(found.rows), entries=len(found.rows))
             self.matches.add(self._shown(found).first(self._want(0)))
+
+    def _begin_alone(self, page: Page) -> None:
+        """Search the newest local files for the only lookup in one step, and go on from there."""
+        handles: list[FileHandle] = []
+        following = None
+        for handle in Plan(self.files, self._lookups, 0).candidates():
+            if len(handles) == FILES_AT_ONCE or not lies_in_run(handle):
+                following = handle
+                break
+            handles.append(handle)
+        if handles:
+            self._search_run(handles)
+        where = self._parked.pop(0, None)
+        if where is None and following is not None:
+            where = following, START
+        if where is not None and self._want(0):
+            self._go_alone(0, self._budget, page, where)
 
     def _go_alone(
         self,
@@ -345,7 +361,7 @@ class Walk:
 
     def _take(self, search: SingleSearch, answer: FileRows, page: Page) -> None:
         """Add the rows that belong to the page, no more than are wanted."""
-        found = _matches_of(search.handle, search.reader, answer)
+        found = FileMatches.of(search.handle, search.reader.hash_function, answer)
         if not page.is_begun:
             hidden = self._hidden(found)
             is_hidden = np.zeros(len(found.rows), bool) if hidden is None else hidden
@@ -382,14 +398,3 @@ class Walk:
         logger.warning("file not searched", extra=extra)
         missing = Missing(handle.file_id, reason_of(error))
         self.matches.missing.append(FileMissing(missing, wanted))
-
-
-def _matches_of(handle: FileHandle, reader: QueryReader, answer: FileRows) -> FileMatches:
-    found = answer.found
-    sizes = found.offsets[1:] - found.offsets[:-1]
-    is_one_each = len(found.rows) == len(sizes) and bool((sizes == 1).all())
-    numbers = answer.wanted if is_one_each else np.repeat(answer.wanted, sizes)
-    return FileMatches(
-        handle, reader.hash_function, answer.schema, answer.dictionaries, numbers, found.rows,
-        found.places,
-    )  # fmt: skip
