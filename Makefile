@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -q install --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean tree-kernels wheel clouds
+.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean tree-kernels wheel clouds release
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,6 +112,9 @@ dist: $(STAMPS)/dist ## build and check the wheels and sources of both distribut
 	$(BIN)/python -m tools.make_wheel $(PYTHONS)
 	$(BIN)/python -m build --outdir dist packages/tierdex-client
 	$(BIN)/python -m twine check --strict dist/*
+
+release: dist ## everything that a release has, in dist/, and a trial of each extra (PYTHONS="python3.11 python3.12")
+	$(BIN)/python -m tools.release
 
 bench: $(STAMPS)/bench ## ratios against peers and the C floor, about 15 minutes
 	$(BIN)/python -m benchmarks

@@ -93,6 +93,7 @@ def use_log(folder: Path) -> None:
                 _read(log)  # the opening has sealed the journal that was rolled
             for durability in ("received", "os", "disk"):
                 log.append(topic="t", queue_id=0, body=b"body", keys=["a"], durability=durability)
+                log.get("t", key="a")
             _append(log)
             log.append(topic="t", queue_id=0, body=b"staged", durability="received")
             _read(log)

@@ -11,6 +11,7 @@ A platform wheel for another architecture is made by running this there (.github
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-from tierdex.fileparts.kernels.built import KINDS
+from tierdex.fileparts.kernels.built import KINDS, lacking_for
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "build" / "wheel"
@@ -47,7 +48,8 @@ def platform_wheel(pure: Path, python: str, work: Path, target: Path) -> Path:
         pip = [str(environment / "bin" / "pip"), "-q", "--disable-pip-version-check"]
         _run(*pip, "install", f"{pure}[server,s3]", "numba>=0.61", *zig)
         (environment / "done").touch()
-    libraries = {kind: work / tag / kind / "kernels.so" for kind in KINDS}
+    kinds = [kind for kind in KINDS if not lacking_for(kind)]
+    libraries = {kind: work / tag / kind / "kernels.so" for kind in kinds}
     builder = [str(environment / "bin" / "python"), "-m", "tools.kernel_library"]
     for kind, library in libraries.items():  # each by two processes
         _run(*builder, "--cpu", kind, "--folder", str(library.parent))
@@ -71,8 +73,8 @@ def add_libraries(pure: Path, libraries: dict[str, Path], tag: str, target: Path
         assert count == 1, metadata
         (information / "METADATA").write_text(metadata.replace("\n\nRequires", "\nRequires", 1))
         described = (information / "WHEEL").read_text()
-        platform = f"manylinux_{glibc[0]}_{glibc[1]}_x86_64"
-        described = described.replace("Tag: py3-none-any", f"Tag: {tag}-{tag}-{platform}")
+        system = f"manylinux_{glibc[0]}_{glibc[1]}_{platform.machine()}"
+        described = described.replace("Tag: py3-none-any", f"Tag: {tag}-{tag}-{system}")
         described = described.replace("Root-Is-Purelib: true", "Root-Is-Purelib: false")
         (information / "WHEEL").write_text(described)
         told = _run(sys.executable, "-m", "wheel", "pack", "-d", str(target), str(tree))

@@ -91,10 +91,11 @@ class StringColumn:
     @classmethod
     def _from_arrow(cls, array: Any) -> StringColumn:
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         kind = array.type
         if pa.types.is_dictionary(kind):
+            import pyarrow.compute as pc  # 30 ms, which a first put of plain strings need not wait for
+
             # A null in the indices, or an index of a null: both are rows without a string.
             valid = None
             if array.null_count or array.dictionary.null_count:

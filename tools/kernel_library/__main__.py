@@ -72,7 +72,7 @@ def _build(cpu: str, folder: Path) -> Path:
     environment = {**os.environ, "TIERDEX_KERNELS": "compile"}
     if cpu != built.TREE:
         environment |= {
-            "TIERDEX_KERNEL_CPU": cpu,
+            "TIERDEX_KERNEL_CPU": _llvm_name(cpu),
             "TIERDEX_KERNEL_CACHE_DIR": str(folder.absolute() / "kept"),
         }
     command = [sys.executable, "-m", "tools.kernel_library", "--folder", str(folder), "--part"]
@@ -97,7 +97,9 @@ def _build(cpu: str, folder: Path) -> Path:
 def _llvm_name(cpu: str) -> str:
     import llvmlite.binding as llvm
 
-    return str(llvm.get_host_cpu_name()) if cpu == built.TREE else cpu
+    if cpu == built.TREE:
+        return str(llvm.get_host_cpu_name())
+    return "generic" if cpu == "aarch64" else cpu
 
 
 def _features(cpu: str) -> str:

@@ -27,18 +27,21 @@ if TYPE_CHECKING:
 TREE: Final = "tree"  # the library that `make kernels` builds for a source tree, on this machine
 _FOLDER: Final = Path(__file__).with_name("built")
 _CPUINFO: Final = Path("/proc/cpuinfo")
+_MACHINES: Final = {"x86-64": ("x86_64", "AMD64"), "aarch64": ("aarch64", "arm64")}
 _V2: Final = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
 # What a kind of CPU can, by the names of Linux (x86-64 psABI); any machine that can all of it runs the code.
 KINDS: Final = {
     "x86-64-v3": _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
     "x86-64-v2": _V2,
+    "aarch64": frozenset(),
 }
 
 
 def lacking_for(kind: str) -> list[str]:
     """Return what this machine lacks to be of a kind of CPU; nothing: it can all that the kind can."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return ["x86-64"]
+    family = "aarch64" if kind == "aarch64" else "x86-64"
+    if platform.machine() not in _MACHINES[family]:
+        return [family]
     return sorted(KINDS.get(kind, frozenset({kind})) - _features())
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tierdex.errors import InvalidRequestError, RequestTooLargeError
 from tierdex.index_service.requests.entry_rules import missing, no_name, range_of, wrong_length
@@ -132,6 +131,8 @@ def _flat_keys(keys: Any, rows: Rows, settings: Settings) -> tuple[Any, np.ndarr
             keys.validate(full=True)
         except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
             raise InvalidRequestError(f"is not sound: {error}", field="keys") from error
+        import pyarrow.compute as pc
+
         lengths = pc.fill_null(pc.list_value_length(keys), 0)
         counts: np.ndarray = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
         flat: Any = keys.flatten()
@@ -221,6 +222,8 @@ def _check_texts(column: Any | None, name: str, max_bytes: int, rows: Rows) -> N
         return
     if not column.null_count and is_plain_text(StringColumn.from_values(column), max_bytes):
         return
+    import pyarrow.compute as pc  # 30 ms, which a first put of plain strings need not wait for
+
     lengths = pc.binary_length(column)
     bounds = pc.min_max(lengths)
     if bounds["min"].as_py() >= 1 and bounds["max"].as_py() <= max_bytes:
