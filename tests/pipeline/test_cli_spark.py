@@ -6,6 +6,8 @@ import contextlib
 import json
 import time
 
+import pyarrow as pa
+import pytest
 from typer.testing import CliRunner
 
 from tests.patience import PATIENCE_S
@@ -72,6 +74,21 @@ def test_index_and_the_pointer_that_query_shows(run_cli, store_url, tmp_path):
     )
     assert shown.exit_code == 0
     assert '"id": "o-2"' in shown.stdout
+
+
+def test_index_of_a_lakes_table_and_the_row_that_query_shows(run_cli, store_url, tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(
+        tmp_path / "orders", pa.table({"id": [1, 2], "state": ["new", "paid"]})
+    )
+    arguments = ["--key", "id", "--topic", "orders", "-o", "json"]
+    report = json.loads(run_cli("index", f"delta:{tmp_path}/orders", store_url, *arguments).stdout)
+    assert (report["rows"], report["files"]) == (2, 1)
+    shown = CliRunner().invoke(
+        make_cli(), ["query", "--store", store_url, "-t", "orders", "-k", "2", "--show"]
+    )
+    assert shown.exit_code == 0
+    assert '"state": "paid"' in shown.stdout
 
 
 def test_what_is_wrong_is_one_line(run_cli, spark, store_url, tmp_path):

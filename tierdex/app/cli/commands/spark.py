@@ -212,7 +212,12 @@ class Columns(NamedTuple):
     """What of a row is indexed."""
 
     topic: Annotated[str, typer.Option("--topic", "-t", help="A column, or a fixed name.")]
-    timestamp: Annotated[str, typer.Option(help="Column or SQL expression: ms or a timestamp.")]
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            help="Column or SQL expression: ms or a timestamp; of a lake's table optional."
+        ),
+    ] = None
     key: Annotated[
         list[str] | None, typer.Option("--key", "-k", help="Column or SQL expression; repeatable.")
     ] = None
@@ -221,6 +226,19 @@ class Columns(NamedTuple):
     ] = None
     format: Annotated[str | None, typer.Option(help="parquet, json or csv.")] = None
     schema: Annotated[str | None, typer.Option(help="DDL of the columns of JSON or CSV.")] = None
+    source_option: Annotated[
+        list[str] | None,
+        typer.Option("--source-option", metavar="NAME=VALUE", help="Option of a lake's table."),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `index_table`."""
+        given = self._asdict()
+        options = given.pop("source_option") or []
+        return {
+            **given, "key": self.key or [],
+            "read_options": dict(each.partition("=")[::2] for each in options),
+        }  # fmt: skip
 
 
 class Rules(NamedTuple):
@@ -239,7 +257,10 @@ class Rules(NamedTuple):
 def index(
     *,
     source: Annotated[
-        str, typer.Argument(help="Parquet, JSON lines or CSV; the files are not changed.")
+        str,
+        typer.Argument(
+            help="Parquet, JSON lines or CSV, or a lake's table: delta:PATH, iceberg://…"
+        ),
     ],
     store: Store,
     columns: Columns,
@@ -251,8 +272,9 @@ def index(
     from tierdex.pipeline import index_table
 
     with session.start("index") as spark:
-        named = {**columns._asdict(), "key": columns.key or []}
-        report = index_table(spark, _absolute(source), store, **named, **rules._asdict())
+        report = index_table(
+            spark, _absolute(source), store, **columns.arguments(), **rules._asdict()
+        )
     write_fields(output, asdict(report))
 
 
@@ -280,4 +302,7 @@ def _format_of(path: str, format: str | None) -> str:
 
 def _absolute(path: str) -> str:
     """Return a path that means the same in every process."""
+    kind, colon, rest = path.partition(":")
+    if kind in ("delta", "iceberg") and not rest.startswith("//"):
+        return kind + colon + _absolute(rest)
     return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
