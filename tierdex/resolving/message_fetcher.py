@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.answer import Answer, Entry, LostOffsets
     from tierdex.index_service.journey import Journey
     from tierdex.index_service.shown_message import Outcome
+    from tierdex.index_service.tables.followed_tables import FollowedTables
     from tierdex.resolving.decoding import Readable
     from tierdex.resolving.resolver import Found, Resolver
     from tierdex.resolving.show_settings import ShowSettings
@@ -59,15 +60,18 @@ class MessageFetcher:
         log: Any = None,
         others: Resolver | None = None,
         seams: Seams | None = None,
+        tables: FollowedTables | None = None,
     ) -> None:
         """`data` is the data folder, `log` its open message log. It connects when it is first asked.
 
-        `others` fetches messages of all other topics. Raises InvalidRequestError for a
-        `resolvers.toml` that cannot be, OSError.
+        `others` fetches messages of all other topics, `tables` are followed ones of a store. Raises
+        InvalidRequestError for a `resolvers.toml` that cannot be, OSError.
         """
         self._settings = settings or load_show_settings()
         self._seams = seams or Seams.of()
-        self._topics = TopicResolvers(self._settings.resolvers, data, log, others, self._seams)
+        self._topics = TopicResolvers(
+            self._settings.resolvers, data, log, others, self._seams, tables
+        )
         self._lock = threading.Lock()
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._is_closed = False

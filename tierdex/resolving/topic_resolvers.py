@@ -59,9 +59,18 @@ class TopicResolvers:
     """
 
     def __init__(
-        self, path: Path | None, data: Path | None, log: Any, others: Resolver | None, seams: Seams
+        self,
+        path: Path | None,
+        data: Path | None,
+        log: Any,
+        others: Resolver | None,
+        seams: Seams,
+        tables: FollowedTables | None = None,
     ) -> None:
-        """Read the file at `path`, or that of the data folder. Raises InvalidRequestError, OSError."""
+        """Read the file at `path`, or that of the data folder. Raises InvalidRequestError, OSError.
+
+        `tables` are those of a store; None: those of the data folder.
+        """
         if path is not None and not seams.filesystem.exists(path):
             raise InvalidRequestError(f"there is no file {path}", field="resolvers")
         path = path or (None if data is None else data / FILE_NAME)
@@ -72,7 +81,7 @@ class TopicResolvers:
         self._looked = seams.clock.monotonic()
         self._file = self._read()
         self.followed = FollowedRules(seams.filesystem, data, seams.clock)
-        self._tables = FollowedTables(seams.filesystem, data)
+        self._tables = tables or FollowedTables(seams.filesystem, data)
         self._tables_looked = float("-inf")
         self._own = None if log is None else OwnLog(log)
         self._others = others

@@ -6,7 +6,7 @@ resolving and storage_layer.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tierdex.client.remote import Client
     from tierdex.index_service.answer import LostOffsets
+    from tierdex.index_service.tables.followed_tables import FollowedTables
     from tierdex.lifecycle.nodes.node_reading import NodeReading
     from tierdex.log_service.message_log import MessageLog
     from tierdex.resolving.message_fetcher import MessageFetcher
@@ -216,7 +217,8 @@ def opened_messages(target: Target, showing: ShowSettings) -> Iterator[MessageFe
     """Open what fetches the messages of entries of a data folder or a store, and close it at the end.
 
     Files that entries name are read as well: the user is at this machine. Without a data folder nothing says
-    how rows of messages were loaded or which log was followed; the store's own message log is asked.
+    how rows of messages were loaded or which log was followed; the store's own message log is asked, and the
+    tables whose states it has.
     """
     from tierdex.app.load.register import LoadRegister
     from tierdex.app.show import LoadedRows
@@ -226,11 +228,29 @@ def opened_messages(target: Target, showing: ShowSettings) -> Iterator[MessageFe
     data = target.message_folder
     register = None if data is None else LoadRegister(LocalFileSystem(), data)
     rows = LoadedRows(LocalFileSystem(), register, named=True)
-    with ExitStack() as closing:
+    with ExitStack() as exits:
         log = None
         if holds_log(data) if data is not None else stores_log(target):
-            log = closing.enter_context(opened_log(target, {}))
-        yield closing.enter_context(MessageFetcher(data, showing, log=log, others=rows))
+            log = exits.enter_context(opened_log(target, {}))
+        tables = None
+        if data is None and target.store is not None:
+            from tierdex.storage_layer.open import open_store
+
+            tables = tables_of(exits.enter_context(closing(open_store(target.store))))
+        yield exits.enter_context(
+            MessageFetcher(data, showing, log=log, others=rows, tables=tables)
+        )
+
+
+def tables_of(store: Store) -> FollowedTables:
+    """Return the tables of which a store has the states. Raises what the store raises."""
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.index_service.tables.followed_tables import FollowedTables
+    from tierdex.index_service.tables.table_objects import TableObjects
+
+    tables = FollowedTables(LocalFileSystem(), None, TableObjects(store))
+    tables.learn()
+    return tables
 
 
 def lost_offsets(target: Target, topic: str | None) -> tuple[LostOffsets, ...]:
