@@ -53,8 +53,8 @@ $(STAMPS)/bench: $(STAMPS)/test
 run: $(STAMPS)/run tree-kernels ## load a year of real flights, publish them, serve on http://127.0.0.1:8080 (ARGS="--port 8081")
 	@$(BIN)/python -m tools.demo $(ARGS)
 
-tree-kernels: $(STAMPS)/run
-	@$(BIN)/python -m tools.kernel_library
+tree-kernels: $(STAMPS)/run  # without them numba compiles each kernel at its first call
+	-@$(BIN)/python -m tools.kernel_library
 
 serve: $(STAMPS)/run ## serve ./data without loading anything
 	@$(BIN)/tierdex serve --data data
