@@ -28,8 +28,8 @@ from tierdex.clock import SystemClock
 from tierdex.ids import SystemIds
 from tierdex.indexfile.schema import MESSAGE_SCHEMA
 from tierdex.lifecycle.manifests.file_row import FileRow, HashGroups
-from tierdex.lifecycle.manifests.manifest import Change, NodeKind
-from tierdex.lifecycle.manifests.manifest_log import Draft, ManifestLog
+from tierdex.lifecycle.manifests.manifest import Change, Draft, NodeKind
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.paths import StorePaths
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.open import open_store

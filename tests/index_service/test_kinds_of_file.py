@@ -9,8 +9,8 @@ from tests.lifecycle.rows import make_row
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests import manifest_codec
 from tierdex.lifecycle.manifests.file_row import LOG_KIND
-from tierdex.lifecycle.manifests.manifest import Change
-from tierdex.lifecycle.manifests.manifest_log import Draft, ManifestLog
+from tierdex.lifecycle.manifests.manifest import Change, Draft
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.storage_layer.open import open_store
 
 NODE = "n1"

@@ -21,8 +21,8 @@ from tierdex.clock import SystemClock
 from tierdex.errors import StoreUnavailableError
 from tierdex.ids import SeededIds
 from tierdex.index_service.opening.sidecars_ahead import SidecarsAhead
-from tierdex.lifecycle.manifests.manifest import Change, NodeKind
-from tierdex.lifecycle.manifests.manifest_log import Draft, ManifestLog
+from tierdex.lifecycle.manifests.manifest import Change, Draft, NodeKind
+from tierdex.lifecycle.manifests.manifest_log import ManifestLog
 from tierdex.lifecycle.topic_set import topic_set
 from tierdex.storage_layer.local import LocalStore
 from tierdex.storage_layer.memory import MemoryStore

@@ -16,8 +16,14 @@ from tierdex.lifecycle.manifests.applied_commit import apply, with_checkpoint
 from tierdex.lifecycle.manifests.file_row import LOG_KIND, HashRange
 from tierdex.lifecycle.manifests.forgotten import AskedHash, Forgetting
 from tierdex.lifecycle.manifests.live_record import LiveRecord, pack_live
-from tierdex.lifecycle.manifests.manifest import Change, Hint, NodeKind, RemoveReason, Tombstone
-from tierdex.lifecycle.manifests.manifest_log import Draft
+from tierdex.lifecycle.manifests.manifest import (
+    Change,
+    Draft,
+    Hint,
+    NodeKind,
+    RemoveReason,
+    Tombstone,
+)
 from tierdex.lifecycle.topic_set import listed_topics
 from tierdex.storage_layer.base import StoredObject
 from tierdex.storage_layer.memory import MemoryStore

@@ -13,14 +13,21 @@ from tierdex.errors import (
 )
 from tierdex.ids import SeededIds
 from tierdex.lifecycle.manifests import changes
-from tierdex.lifecycle.manifests.manifest import Change, Hint, ManifestState, NodeKind, RemoveReason
+from tierdex.lifecycle.manifests.manifest import (
+    Change,
+    Draft,
+    Hint,
+    ManifestState,
+    NodeKind,
+    RemoveReason,
+)
 from tierdex.lifecycle.manifests.manifest_codec import (
     REPEATED_BYTES_MAX,
     decode_manifest,
     encode_commit,
     encode_hint,
 )
-from tierdex.lifecycle.manifests.manifest_log import Draft, list_nodes
+from tierdex.lifecycle.manifests.manifest_log import list_nodes
 from tierdex.testing.faulty_store import Fault, FaultyStore
 
 

@@ -313,3 +313,13 @@ def is_replaced(row: FileRow, node: str, replaced: frozenset[FileRef]) -> bool:
         return True
     parts = set(row.parts).difference(row.replaces)
     return bool(parts) and replaced.issuperset(parts)
+
+
+class Draft(NamedTuple):
+    """The commit that a caller drafts on top of the state that it was given."""
+
+    kind: NodeKind
+    epoch: int
+    owner: bytes
+    change: Change
+    published_through: int | None = None

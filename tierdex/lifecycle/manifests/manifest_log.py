@@ -38,14 +38,13 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tierdex.clock import Bell
 from tierdex.errors import (
     AlreadyExistsError,
     ConflictError,
     CorruptFileError,
-    LostManifestError,
     NotFoundError,
     StoreRefusedError,
     UnavailableError,
@@ -53,11 +52,10 @@ from tierdex.errors import (
 )
 from tierdex.lifecycle.manifests.applied_commit import apply, with_checkpoint
 from tierdex.lifecycle.manifests.manifest import (
-    Change,
     Commit,
+    Draft,
     Hint,
     ManifestState,
-    NodeKind,
     Tombstone,
 )
 from tierdex.lifecycle.manifests.manifest_codec import (
@@ -83,16 +81,6 @@ COMMIT_ATTEMPTS: Final = 50
 HINT_EVERY_MS: Final = 60_000  # a reader that follows looks at the hint so often
 _PAUSE_FIRST_S: Final = 0.01
 _PAUSE_MAX_S: Final = 1.0
-
-
-class Draft(NamedTuple):
-    """The commit that a caller drafts on top of the state that it was given."""
-
-    kind: NodeKind
-    epoch: int
-    owner: bytes
-    change: Change
-    published_through: int | None = None
 
 
 def list_nodes(store: Store) -> list[str]:
@@ -294,16 +282,8 @@ class ManifestLog:
             self.store.put(self.paths.manifest(number), encode_tombstone(tombstone))
 
     def missing_numbers(self) -> list[int]:
-        """Return the absent numbers, of those never collected, below the newest one.
-
-        One LIST over the numbers that are not collected, beside other calls; raises what the store
-        does.
-        """
-        state = self._state
-        first = self.paths.manifest(state.collected)
-        found = self.store.list(self.paths.manifest_prefix, first)
-        numbers = {self.paths.parse_manifest(each.key) for each in found}
-        return sorted(set(range(state.collected + 1, state.number + 1)) - numbers)
+        """Return the absent numbers, of those never collected, below the newest one: one LIST."""
+        return self._reader.absent_of(self._state)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -311,7 +291,7 @@ class ManifestLog:
         asked_ms = self._time.now_ms()  # what is committed from here on may be missing
         self.expect(self._state.number)
         hint = self._read_hint()
-        state = self._from_hint(hint) or self._reader.newest_checkpoint()
+        state = self._reader.from_hint(hint) or self._reader.newest_checkpoint()
         # One LIST instead of a probe: it also shows a hole that a probe would take for the end.
         after = self.store.list(self.paths.manifest_prefix, self.paths.manifest(state.number))
         numbers = {self.paths.parse_manifest(found.key) for found in after}
@@ -319,14 +299,14 @@ class ManifestLog:
         # Also where another commit repeats it: who follows step by step comes by it.
         absent = sorted(set(range(state.number + 1, newest)) - numbers)
         if absent:
-            raise self._lost(absent[0], f"though {newest} exists")
+            raise self._reader.lost(absent[0], f"though {newest} exists")
         try:
             state = self._reader.follow(state, newest)
         except NotFoundError as error:
-            raise self._lost(newest, "though it was listed") from error
+            raise self._reader.lost(newest, "though it was listed") from error
         if hint is None:
             self.expect(self._reader.newest_named(state))
-        state = self._reach_expected(state)
+        state = self._reader.reach(state, self._expected)
         if state.number >= self._state.number:
             self._state = state
         self._live = (hint and hint.live) or self._live
@@ -343,41 +323,6 @@ class ManifestLog:
             self.expect(hint.number)
         return hint
 
-    def _from_hint(self, hint: Hint | None) -> ManifestState | None:
-        """Return the state of the hint's checkpoint, None when it cannot be read."""
-        if hint is None:
-            return None
-        if not hint.checkpoint:
-            return ManifestState(node=self.node)
-        try:
-            return self._reader.checkpoint(hint.checkpoint)
-        except CorruptFileError as error:
-            # Not swallowed: the listing reads the same objects if they are damaged.
-            logger.debug("no usable hint", extra={"node": self.node, "error": str(error)})
-            return None
-
-    def _reach_expected(self, state: ManifestState) -> ManifestState:
-        """Return the state after every number that is known to exist. Raises LostManifestError."""
-        while state.number < self._expected:
-            try:
-                state = self._reader.step(state)  # it may have been committed after the listing
-            except NotFoundError as error:
-                known = f"though the history reached {self._expected}"
-                if not state.number:
-                    known += (
-                        f", and the store has nothing else of node {self.node}: is it the store of this "
-                        "folder? Name that with --store (store=). If it is"
-                    )
-                raise self._lost(state.number + 1, known) from error
-        return state
-
-    def _lost(self, number: int, known: str) -> LostManifestError:
-        return LostManifestError(
-            self.paths.manifest(number),
-            f"missing, {known}: restore the objects below manifest/; if this is an older copy of the "
-            "store on purpose, let the owner open it with --accept-rollback (accept_rollback=True)",
-        )
-
     def _advance(self) -> ManifestState:
         """Read on from `state` until a number is absent."""
         while True:
@@ -386,7 +331,7 @@ class ManifestLog:
                 self._state = self._reader.step(self._state)
             except NotFoundError:
                 hint = self._read_hint() if self._is_hint_due(self._time.now_ms()) else None
-                self._state = self._reach_expected(self._state)
+                self._state = self._reader.reach(self._state, self._expected)
                 self._hinted = self._state.number
                 self._live = (hint and hint.live) or self._live
                 self._read_ms = asked_ms

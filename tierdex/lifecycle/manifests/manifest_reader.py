@@ -12,7 +12,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tierdex.errors import CorruptFileError, NotFoundError, UnsupportedFormatError
+from tierdex.errors import (
+    CorruptFileError,
+    LostManifestError,
+    NotFoundError,
+    UnsupportedFormatError,
+)
 from tierdex.lifecycle.manifests.applied_commit import apply
 from tierdex.lifecycle.manifests.manifest import Commit, Hint, ManifestState, Tombstone
 from tierdex.lifecycle.manifests.manifest_codec import decode_hint, decode_manifest
@@ -121,6 +126,51 @@ class ManifestReader:
         if isinstance(found, Tombstone):  # this process stalled for longer than the grace time
             return self.checkpoint(found.newest)
         return apply(state, found)
+
+    def from_hint(self, hint: Hint | None) -> ManifestState | None:
+        """Return the state of the hint's checkpoint, None when it cannot be read."""
+        if hint is None:
+            return None
+        if not hint.checkpoint:
+            return ManifestState(node=self._paths.node)
+        try:
+            return self.checkpoint(hint.checkpoint)
+        except CorruptFileError as error:
+            # Not swallowed: the listing reads the same objects if they are damaged.
+            logger.debug("no usable hint", extra={"node": self._paths.node, "error": str(error)})
+            return None
+
+    def reach(self, state: ManifestState, number: int) -> ManifestState:
+        """Return the state after `number`, which is known to exist. Raises LostManifestError."""
+        while state.number < number:
+            try:
+                state = self.step(state)  # it may have been committed after the listing
+            except NotFoundError as error:
+                known = f"though the history reached {number}"
+                if not state.number:
+                    known += (
+                        f", and the store has nothing else of node {self._paths.node}: is it the store "
+                        "of this folder? Name that with --store (store=). If it is"
+                    )
+                raise self.lost(state.number + 1, known) from error
+        return state
+
+    def lost(self, number: int, known: str) -> LostManifestError:
+        """Return the error for a number that is absent and must be there: `known` says why."""
+        return LostManifestError(
+            self._paths.manifest(number),
+            f"missing, {known}: restore the objects below manifest/; if this is an older copy of the "
+            "store on purpose, let the owner open it with --accept-rollback (accept_rollback=True)",
+        )
+
+    def absent_of(self, state: ManifestState) -> list[int]:
+        """Return the absent numbers, of those that a state has not collected, below its own.
+
+        One LIST over these, beside other calls; raises what the store does.
+        """
+        found = self._store.list(self._paths.manifest_prefix, self._paths.manifest(state.collected))
+        numbers = {self._paths.parse_manifest(each.key) for each in found}
+        return sorted(set(range(state.collected + 1, state.number + 1)) - numbers)
 
     def _read_named(self, number: int) -> Commit | Tombstone:
         """Return a commit that another object names; raises CorruptFileError when it is absent."""

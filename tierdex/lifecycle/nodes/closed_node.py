@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from tierdex.errors import NodeInUseError
 from tierdex.lifecycle.manifests import changes
 from tierdex.lifecycle.manifests.liveness import CLOSED, RETIRED, standing_of
-from tierdex.lifecycle.manifests.manifest import Change, ManifestState, NodeKind, NodeOwner
-from tierdex.lifecycle.manifests.manifest_log import Draft
+from tierdex.lifecycle.manifests.manifest import Change, Draft, ManifestState, NodeKind, NodeOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -46,11 +46,11 @@ from tierdex.lifecycle.manifests.liveness import NO_OWNER, is_closed, through_of
 from tierdex.lifecycle.manifests.manifest import (
     NO_CHANGE,
     Change,
+    Draft,
     ManifestState,
     NodeKind,
     RemoveReason,
 )
-from tierdex.lifecycle.manifests.manifest_log import Draft
 from tierdex.lifecycle.nodes.claim_terms import (
     ClaimTerms,
     OwnerMemory,

@@ -15,10 +15,10 @@ from tierdex.errors import (
 from tierdex.lifecycle.manifests.liveness import is_closed
 from tierdex.lifecycle.manifests.manifest import (
     Change,
+    Draft,
     ManifestState,
     NodeKind,
 )
-from tierdex.lifecycle.manifests.manifest_log import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING
 from tierdex.errors import OwnershipError
 from tierdex.lifecycle.manifests import changes
 from tierdex.lifecycle.manifests.liveness import NO_OWNER
-from tierdex.lifecycle.manifests.manifest import Change, ManifestState, NodeKind, RemoveReason
-from tierdex.lifecycle.manifests.manifest_log import Draft
+from tierdex.lifecycle.manifests.manifest import (
+    Change,
+    Draft,
+    ManifestState,
+    NodeKind,
+    RemoveReason,
+)
 from tierdex.storage_layer.probe import probe
 
 if TYPE_CHECKING:

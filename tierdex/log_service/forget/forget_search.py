@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from tierdex.index_service.requests.query import QueryRequest
+    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.log_service.answer import ReadAnswer
     from tierdex.log_service.files.queue_table import QueueTable
     from tierdex.log_service.keys.log_index import LogIndex
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tierdex.log_service.notes.forgotten_names import Name
     from tierdex.log_service.read.reads import LogReads
     from tierdex.logfile.extras import Extra
+    from tierdex.logfile.forgotten import ForgottenPlaces
 
 MESSAGES_MOST: Final = 1_000_000  # of one request
 _PAGE: Final = 1000  # entries
@@ -182,3 +184,14 @@ def _windows(reads: LogReads, hour: int) -> Iterable[ReadAnswer]:
         if not len(answer):
             return
         offset = answer.next_offset
+
+
+def has_any(handle: FileHandle, places: ForgottenPlaces) -> bool:
+    """Return whether a file has messages at any of the places, as it was written."""
+    for topic, queue_id, offsets in places.queues():
+        extent = handle.reader.extent(topic, queue_id, Level.RECEIVED)
+        if extent is not None and extent.first_offset <= offsets[-1] and (
+            len(places.within(topic, queue_id, *extent))
+        ):  # fmt: skip
+            return True
+    return False

@@ -10,7 +10,7 @@
     end      nothing holds any of it, and the grace time is over: the record lets the request go
 
 Every step is safe to repeat. Only durable messages are forgotten: their offsets are never given again.
-Depends on compactor, errors, index_service, lifecycle, logfile and the rest of log_service.
+Depends on compactor, errors, index_service, lifecycle and the rest of log_service.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tierdex.index_service.requests.query import make_names
 from tierdex.lifecycle.file_state import FileState
 from tierdex.lifecycle.manifests.forgotten import AskedHash
 from tierdex.lifecycle.paths import make_file_id
-from tierdex.log_service.forget.forget_search import Searched, add_forgotten, find_places
+from tierdex.log_service.forget.forget_search import Searched, add_forgotten, find_places, has_any
 from tierdex.log_service.levels import Level
 from tierdex.log_service.notes.forgotten_messages import ForgetRequest, HeldBefore
 from tierdex.log_service.notes.forgotten_names import NamedPlaces
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from tierdex.log_service.read.reads import LogReads
     from tierdex.log_service.tiering.log_merge import LogMerging
     from tierdex.log_service.timer.timer import Timer
-    from tierdex.logfile.forgotten import ForgottenPlaces
     from tierdex.seams import Seams
     from tierdex.settings import Settings
 
@@ -307,11 +306,11 @@ class LogForgetting:
     def _may_hold(self, handle: FileHandle, request: ForgetRequest) -> bool:
         """Return whether a file has something of a request. CorruptFileError, and what the store raises."""
         if handle.state is FileState.UNSEALED:
-            return handle.number <= request.through or _has_any(handle, request.places)
+            return handle.number <= request.through or has_any(handle, request.places)
         key = request.uuid, handle.uuid, handle.state  # compaction leaves messages out
         held = self._holds.get(key)
         if held is None:
-            held = handle.reader.forgets < request.number and _has_any(handle, request.places)
+            held = handle.reader.forgets < request.number and has_any(handle, request.places)
             self._holds[key] = held
         return held
 
@@ -394,14 +393,3 @@ class LogForgetting:
         with suppress(InvalidRequestError):  # without an index there is no store
             return self._log.asked_index().forgetter.lingering(uuids) if uuids else []
         return []
-
-
-def _has_any(handle: FileHandle, places: ForgottenPlaces) -> bool:
-    """Return whether a file has messages at any of the places, as it was written."""
-    for topic, queue_id, offsets in places.queues():
-        extent = handle.reader.extent(topic, queue_id, Level.RECEIVED)
-        if extent is not None and extent.first_offset <= offsets[-1] and (
-            len(places.within(topic, queue_id, *extent))
-        ):  # fmt: skip
-            return True
-    return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
+from tierdex.errors import InvalidRequestError
 from tierdex.fileparts.memory import address
 from tierdex.log_service.answer import ReadAnswer
 from tierdex.log_service.files.log_file import GroupedLogFile, LiveFile, SealedFile
@@ -35,6 +36,17 @@ _Part = GrowingPlaces | DensePlaces | GroupedPlaces
 Place = tuple[str, int, int]
 FloorOf = Callable[[Place, list[Part]], int]
 Shown = Callable[[bytes, int, MessageBatch], MessageBatch]
+
+
+def unpacked_place(place: Place, index: int) -> Place:
+    """Return the parts of one of many places. Raises InvalidRequestError."""
+    try:
+        topic, queue_id, offset = place
+    except (TypeError, ValueError):
+        raise InvalidRequestError(
+            "must be (topic, queue_id, offset)", field=f"places[{index}]"
+        ) from None
+    return topic, queue_id, offset
 
 
 class ManyAnswers(Sequence[ReadAnswer]):

@@ -14,9 +14,10 @@ from tierdex.errors import CorruptFileError, NotFoundError, StoreRefusedError, U
 from tierdex.lifecycle.file_state import FileState
 from tierdex.log_service.answer import MissingMessages
 from tierdex.log_service.levels import Level
+from tierdex.logfile.messages import MessageBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tierdex.errors import TierdexError
     from tierdex.lifecycle.table.file_handle import FileHandle
@@ -126,3 +127,27 @@ def is_published(handle: FileHandle) -> bool:
 def is_away(error: Exception) -> bool:
     """Return whether one of STORE_ERRORS may pass."""
     return not isinstance(error, NotFoundError)
+
+
+def is_published_from(held: Sequence[HeldPart], offset: int) -> bool:
+    """Return whether the next message of a queue lies in a published file."""
+    return any(offset < part.extent.next_offset for part in held if is_published(part.handle))
+
+
+def not_published(handle: FileHandle, offset: int) -> MissingMessages:
+    """Return what is missing of a damaged file, which is never published."""
+    return MissingMessages(handle.file_id, "is not published: it is damaged", offset)
+
+
+def before_damage(read: Callable[[int], MessageBatch], count: int, offset: int) -> MessageBatch:
+    """Return the messages before the first that cannot be read, of `count` that cannot all be."""
+    sound = MessageBatch(offset, 0, 0, 0)
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            sound = read(middle)
+            low = middle
+        except CorruptFileError:
+            high = middle
+    return sound

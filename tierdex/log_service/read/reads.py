@@ -18,21 +18,24 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from tierdex.errors import CorruptFileError, InvalidRequestError, UnavailableError
+from tierdex.errors import CorruptFileError, UnavailableError
 from tierdex.log_service.answer import MissingMessages, ReadAnswer
 from tierdex.log_service.files.read_ahead import Reader
 from tierdex.log_service.files.reading import Reading
 from tierdex.log_service.levels import Level
 from tierdex.log_service.notes.trim_record import Part
-from tierdex.log_service.read.many_reads import ManyAnswers, read_together
+from tierdex.log_service.read.many_reads import ManyAnswers, read_together, unpacked_place
 from tierdex.log_service.read.queue_parts import (
     STORE_ERRORS,
     FilesInOrder,
     HeldPart,
     QueueParts,
+    before_damage,
     is_away,
     is_published,
+    is_published_from,
     look_up,
+    not_published,
 )
 from tierdex.log_service.read_policy import ReadLimits, ReadPolicy
 from tierdex.logfile.messages import Extent, MessageBatch
@@ -41,7 +44,6 @@ from tierdex.value_rules import INT32_MAX, INT64_MAX, check_integer, check_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tierdex.lifecycle.table.file_handle import FileHandle
     from tierdex.lifecycle.table.file_table import FileList, FileSnapshot, FileTable
     from tierdex.log_service.files.log_file import LogFile
     from tierdex.log_service.files.reading import Memory
@@ -74,17 +76,6 @@ def place_of(topic: object, queue_id: object, offset: object) -> QueuePosition:
         check_integer(queue_id, "queue_id", 0, INT32_MAX),
         check_integer(offset, "offset", 0, INT64_MAX),
     )
-
-
-def _listed_place(place: Place, index: int) -> QueuePosition:
-    """Return one of many places. Raises InvalidRequestError."""
-    try:
-        topic, queue_id, offset = place
-    except (TypeError, ValueError):
-        raise InvalidRequestError(
-            "must be (topic, queue_id, offset)", field=f"places[{index}]"
-        ) from None
-    return place_of(topic, queue_id, offset)
 
 
 class LogReads:
@@ -149,7 +140,8 @@ class LogReads:
                     answers.take(found, reading.explain)
                     left = found.others
             for index in left:
-                others[index] = self._answer(files, _listed_place(places[index], index), limits)
+                at = place_of(*unpacked_place(places[index], index))
+                others[index] = self._answer(files, at, limits)
         return answers
 
     def let_go(self) -> None:
@@ -314,7 +306,7 @@ class LogReads:
                     missing += self._not_known(at.offset) or self._gap(collected.next_offset)
                 break
             if limits.level is Level.REMOTE and not is_published(part.handle):
-                missing.append(_not_published(part.handle, collected.next_offset))
+                missing.append(not_published(part.handle, collected.next_offset))
                 break
             reading.following = [each.handle.reader for each in held[number + 1 :]]
             damage = collected.take(part, at, limits, reading)
@@ -323,7 +315,7 @@ class LogReads:
             if collected.next_offset < part.extent.next_offset:
                 break  # a limit, or damage
         reads_on = limits.max_count > 1 or limits.group is not None  # one message is a point
-        if reads_on and _is_published_from(held, collected.next_offset):
+        if reads_on and is_published_from(held, collected.next_offset):
             reading.end(collected.next_offset)
         if collected.next_offset >= end or begin > at.offset:
             missing += self.quarantined()  # they may hold what comes next, or came before
@@ -353,15 +345,6 @@ class LogReads:
     def _gap(self, offset: int) -> list[MissingMessages]:
         named = [each._replace(offset=offset) for each in self.quarantined()]
         return named or [MissingMessages("(no file)", "holds the messages from here on", offset)]
-
-
-def _is_published_from(held: Sequence[HeldPart], offset: int) -> bool:
-    """Return whether the next message of a queue lies in a published file."""
-    return any(offset < part.extent.next_offset for part in held if is_published(part.handle))
-
-
-def _not_published(handle: FileHandle, offset: int) -> MissingMessages:
-    return MissingMessages(handle.file_id, "is not published: it is damaged", offset)
 
 
 class _Collected:
@@ -396,7 +379,7 @@ class _Collected:
         try:
             batch = read(wanted)
         except CorruptFileError as error:
-            batch = _before_damage(read, wanted, self.next_offset)
+            batch = before_damage(read, wanted, self.next_offset)
             damage = MissingMessages(part.handle.file_id, error.reason, batch.next_offset)
         except STORE_ERRORS as error:
             return MissingMessages(
@@ -413,17 +396,3 @@ class _Collected:
             self.body_bytes += len(batch.bodies)
             self.generation = file.generation
         return damage
-
-
-def _before_damage(read: Callable[[int], MessageBatch], count: int, offset: int) -> MessageBatch:
-    """Return the messages before the first that cannot be read, of `count` that cannot all be."""
-    sound = MessageBatch(offset, 0, 0, 0)
-    low, high = 0, count
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            sound = read(middle)
-            low = middle
-        except CorruptFileError:
-            high = middle
-    return sound
