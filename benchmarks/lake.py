@@ -247,7 +247,16 @@ class Counted:
     """Counts what is read of the table's files while it is open: ranges, their bytes, and all requests."""
 
     def __init__(self) -> None:
-        self.requests = self.bytes = self.others = 0
+        self.others = 0
+        self._files: list[RangeFile] = []
+
+    @property
+    def requests(self) -> int:
+        return sum(file.requests for file in self._files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self._files)
 
     @property
     def all(self) -> int:
@@ -255,14 +264,13 @@ class Counted:
         return self.requests + self.others
 
     def __enter__(self) -> Counted:
-        self._before: Any = RangeFile.read_at, FileFolder.opened, FileFolder.names
+        self._before: Any = RangeFile.__init__, FileFolder.opened, FileFolder.names
+        files: list[RangeFile] = []
+        self._files = files
 
-        def read_at(file: RangeFile, position: int, length: int) -> bytes:
-            before = file.requests, file.bytes
-            data: bytes = self._before[0](file, position, length)
-            self.requests += file.requests - before[0]
-            self.bytes += file.bytes - before[1]
-            return data
+        def made(file: RangeFile, *given: Any, **named: Any) -> None:
+            self._before[0](file, *given, **named)
+            files.append(file)
 
         def opened(folder: FileFolder, name: str, size: int | None = None) -> Any:
             self.others += size is None
@@ -272,14 +280,14 @@ class Counted:
             self.others += 1
             return self._before[2](folder, name)
 
-        self._set(read_at, opened, names)
+        self._set(made, opened, names)
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._set(*self._before)
 
-    def _set(self, read_at: Any, opened: Any, names: Any) -> None:
-        setattr(RangeFile, "read_at", read_at)  # noqa: B010 - counters for as long as it is open
+    def _set(self, made: Any, opened: Any, names: Any) -> None:
+        setattr(RangeFile, "__init__", made)  # noqa: B010 - counters for as long as it is open
         setattr(FileFolder, "opened", opened)  # noqa: B010
         setattr(FileFolder, "names", names)  # noqa: B010
 

@@ -6,9 +6,10 @@ Depends on errors, filesystem, object_file and storage_layer.
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from tierdex.errors import InvalidRequestError, NotFoundError, UnavailableError
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
     from tierdex.filesystem import FileSystem
     from tierdex.storage_layer.base import Store
+
+
+_AT_ONCE: Final = 4
 
 
 def with_parameters(address: str, options: Mapping[str, str]) -> str:
@@ -71,6 +75,7 @@ class FileFolder:
         self._roots = (self.root, *(_plain(each).rstrip("/") for each in also))
         self._lock = threading.Lock()
         self._opened: Store | None = None
+        self._threads: ThreadPoolExecutor | None = None
 
     @property
     def address(self) -> str:
@@ -144,7 +149,16 @@ class FileFolder:
         if size is None:
             found = store.head(key)
             size, changed_ms = found.size, found.modified_ms
-        yield RangeFile(lambda begin, length: store.get(key, begin, length), size, changed_ms)
+        yield RangeFile(
+            lambda begin, length: store.get(key, begin, length), size, changed_ms, self._together()
+        )
+
+    def _together(self) -> ThreadPoolExecutor:
+        """Return the threads that ask for ranges of an object at once."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tierdex-ranges")
+            return self._threads
 
     def address_of(self, name: str) -> str:
         """Return the address of a name, or of an address below the folder.
@@ -170,5 +184,8 @@ class FileFolder:
     def close(self) -> None:
         with self._lock:
             opened, self._opened = self._opened, None
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
         if opened is not None:
             opened.close()

@@ -15,7 +15,8 @@ from urllib.parse import quote, unquote_to_bytes
 from tierdex.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import ThreadPoolExecutor
 
     from tierdex.filesystem import FileSystem
 
@@ -29,8 +30,13 @@ class RangeFile(io.RawIOBase):
     """
 
     def __init__(
-        self, read_at: Callable[[int, int], bytes], length: int, changed_ms: int | None = None
+        self,
+        read_at: Callable[[int, int], bytes],
+        length: int,
+        changed_ms: int | None = None,
+        together: ThreadPoolExecutor | None = None,
     ) -> None:
+        self._together = together
         self._read_at = read_at
         self.length = length
         self.changed_ms = changed_ms
@@ -46,6 +52,18 @@ class RangeFile(io.RawIOBase):
         self.requests += 1
         self.bytes += length
         return self._read_at(position, length)
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of ranges, (position, length), fewer at the end.
+
+        Of an object they are asked for together: each takes as long as all of them.
+        """
+        if self._together is None or len(ranges) < 2:
+            return [self.read_at(*each) for each in ranges]
+        clipped = [(begin, max(0, min(size, self.length - begin))) for begin, size in ranges]
+        self.requests += len(clipped)
+        self.bytes += sum(size for _, size in clipped)
+        return list(self._together.map(lambda each: self._read_at(*each), clipped))
 
     def readable(self) -> bool:
         return True

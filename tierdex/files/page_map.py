@@ -104,8 +104,9 @@ class Fetched:
                 runs[-1] = runs[-1][0], max(runs[-1][1], begin + length)
             else:
                 runs.append((begin, begin + length))
-        for begin, end in _few(runs):
-            self._parts.append((begin, self._file.read_at(begin, end - begin)))
+        wanted = [(begin, end - begin) for begin, end in _few(runs)]
+        read = self._file.read_many(wanted)
+        self._parts += [(begin, data) for (begin, _), data in zip(wanted, read, strict=True)]
 
     def __getitem__(self, place: tuple[int, int]) -> bytes:
         held = self._held(*place)
