@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from tierdex.errors import InvalidRequestError
-from tierdex.text_times import RowError, ms_of_ticks
 from tierdex.times import written_times
 from tierdex.value_rules import (
     INT64_MAX,
@@ -244,6 +243,8 @@ class Rows(NamedTuple):
 
     def _milliseconds(self, ticks: np.ndarray, unit: str, name: str) -> np.ndarray:
         """Return int64 ticks of a unit (s, ms, us, ns) as milliseconds, rounded down."""
+        from tierdex.text_times import RowError, ms_of_ticks
+
         try:
             return ms_of_ticks(ticks, unit)
         except RowError as error:
