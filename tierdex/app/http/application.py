@@ -12,7 +12,8 @@
 The caller of `create_app` opens and closes index, log and `messages`. Nothing in a request names a path,
 a URL or a bucket.
 
-Depends on fastapi, app.audit, app.console, app.tokens, routes, logs and the other modules of this folder.
+Depends on fastapi, app.audit, app.console, app.rate_limits, app.tokens, routes, logs and the other modules
+of this folder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ from tierdex.app.http.metrics import Metrics
 from tierdex.app.http.middleware import Admission, RequestLog, answer_error
 from tierdex.app.http.openapi import describe_service
 from tierdex.app.http.problems import HTTP_KINDS, HttpRefusalError
-from tierdex.app.http.rate_limits import RateLimits
 from tierdex.app.http.readiness import Readiness
 from tierdex.app.http.routes import admin, entries, lookups, topics
 from tierdex.app.http.routes import messages as log_routes
@@ -45,6 +45,7 @@ from tierdex.app.http.server_settings import load_server_settings
 from tierdex.app.http.service import Service, record_of
 from tierdex.app.http.spans import Spans
 from tierdex.app.logs import make_logger
+from tierdex.app.rate_limits import RateLimits
 from tierdex.app.tokens import Tokens
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError, TierdexError

@@ -5,14 +5,14 @@ pay for them. Requests are counted by the event loop alone, in plain integers th
 prometheus_client's own counters lock each of the four values that a request changes, which took 6
 us of its 180.
 
-Depends on prometheus_client, documents, clock, errors, histogram, index_service and log_service.
+Depends on prometheus_client, documents, metric_families, clock, errors, histogram, index_service and
+log_service.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Counted
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,27 +29,34 @@ from prometheus_client.core import (
 )
 
 from tierdex.app.documents import file_document
+from tierdex.app.http.metric_families import (
+    INDEX_ROOM,
+    LOG_ROOM,
+    add,
+    by_state,
+    cache_families,
+    compaction_families,
+    not_ready,
+    room_families,
+    store_families,
+    times_family,
+)
 from tierdex.clock import SystemClock
 from tierdex.errors import InvalidRequestError, ReadOnlyError, TierdexError
 from tierdex.histogram import Histogram
-from tierdex.index_service.health import REASONS
 from tierdex.index_service.query.stages import STAGES
 from tierdex.index_service.shown_message import OUTCOMES
 from tierdex.log_service.read_policy import READ_SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
     from prometheus_client.core import Metric
 
-    from tierdex.index_service.health import NotReady
     from tierdex.index_service.index import Index
-    from tierdex.index_service.ingest.disk_budget import DiskRoom
-    from tierdex.index_service.readers.page_cache import CacheUse
     from tierdex.index_service.shown_message import ShownMessage
     from tierdex.log_service.message_log import MessageLog
     from tierdex.log_service.read_policy import ReadExplain
-    from tierdex.storage_layer.metered import StoreTotals
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -157,15 +164,15 @@ class _RequestCollector:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, int], int] = {}
-        self._times: dict[str, Histogram] = {}  # by route
+        self.times: dict[str, Histogram] = {}  # by route
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count one request. Must be called on the event loop."""
         series = (route, method, status)
         self._counts[series] = self._counts.get(series, 0) + 1
-        times = self._times.get(route)
+        times = self.times.get(route)
         if times is None:
-            times = self._times[route] = Histogram()
+            times = self.times[route] = Histogram()
         times.observe(seconds)
 
     def describe(self) -> list[Metric]:
@@ -183,7 +190,7 @@ class _RequestCollector:
             "time from the request's head to the response's end",
             labels=["route"],
         )
-        for route, times in list(self._times.items()):
+        for route, times in list(self.times.items()):
             seconds.add_metric([route], buckets=times.buckets(), sum_value=times.sum)
         yield seconds
 
@@ -201,16 +208,16 @@ class _IndexCollector:
         totals: dict[str, list[int]] = {}
         for file in self._index().files():
             row = file_document(file)
-            _add(totals, row, int(row.get("item_count") or 0))
-        yield from _by_state(
+            add(totals, row, int(row.get("item_count") or 0))
+        yield from by_state(
             "index", totals, (("files", "index files"), ("items", "items"), ("bytes", "bytes of index files"))
         )  # fmt: skip
-        yield _not_ready("index", self._index().health())
+        yield not_ready("index", self._index().health())
         used = self._index().resources()
-        yield from _store_families(self._index().store_requests(), used["store"])
-        yield from _room_families("tierdex_disk", used["disk"], _INDEX_ROOM)
-        yield from _cache_families(used["pages"], used["sidecar_fetches"])
-        yield _times(
+        yield from store_families(self._index().store_requests(), used["store"])
+        yield from room_families("tierdex_disk", used["disk"], INDEX_ROOM)
+        yield from cache_families(used["pages"], used["sidecar_fetches"])
+        yield times_family(
             "tierdex_lookup_stage_seconds",
             "time of a lookup or batch in each stage, without lookups that memory answers: "
             + ", ".join(STAGES),
@@ -230,7 +237,7 @@ class _IndexCollector:
             "age of the manifests from which queries are answered",
             value=used["manifest_age_s"],
         )
-        yield from _compaction_families(self._index().compaction_status())
+        yield from compaction_families(self._index().compaction_status())
 
 
 class _LogCollector:
@@ -246,8 +253,8 @@ class _LogCollector:
         totals: dict[str, list[int]] = {}
         for file in self._log.files():
             row = file_document(file)
-            _add(totals, row, int(row["message_count"]))
-        yield _not_ready("log", self._log.health())
+            add(totals, row, int(row["message_count"]))
+        yield not_ready("log", self._log.health())
         with suppress(TierdexError):  # the log names what it cannot read
             hours = self._log.timers()
             yield GaugeMetricFamily(
@@ -279,184 +286,8 @@ class _LogCollector:
         room = None
         with suppress(TierdexError):
             room = self._log.disk_room()
-        yield from _room_families("tierdex_log_disk", room, _LOG_ROOM)
-        yield from _compaction_families(self._log.compaction_status(), "tierdex_log_compaction")
-        yield from _by_state(
+        yield from room_families("tierdex_log_disk", room, LOG_ROOM)
+        yield from compaction_families(self._log.compaction_status(), "tierdex_log_compaction")
+        yield from by_state(
             "log", totals, (("files", "log files"), ("messages", "messages"), ("bytes", "bytes of log files"))
         )  # fmt: skip
-
-
-def _store_families(by_purpose: dict[str, dict[str, int]], totals: StoreTotals) -> Iterable[Metric]:
-    """Yield the requests to the store."""
-    requests = CounterMetricFamily(
-        "tierdex_store_requests",
-        "requests to the store, by purpose (manifests, lookups, other) and verb",
-        labels=["purpose", "verb"],
-    )
-    for purpose, verbs in sorted(by_purpose.items()):
-        for verb, count in sorted(verbs.items()):
-            requests.add_metric([purpose, verb], count)
-    yield requests
-    failures = CounterMetricFamily(
-        "tierdex_store_failures",
-        "requests to the store that failed; NotFoundError and AlreadyExistsError are answers, too",
-        labels=["verb", "error"],
-    )
-    for (verb, error), count in sorted(totals.failures.items()):
-        failures.add_metric([verb, error], count)
-    yield failures
-    yield _times(
-        "tierdex_store_request_seconds", "time of one request to the store", "verb", totals.times
-    )
-    yield CounterMetricFamily(
-        "tierdex_store_read_bytes", "bytes read from the store", value=totals.bytes_read
-    )
-    yield CounterMetricFamily(
-        "tierdex_store_written_bytes", "bytes written to the store", value=totals.bytes_written
-    )
-
-
-def _times(
-    name: str, meaning: str, label: str, by_label: Mapping[Any, Histogram]
-) -> HistogramMetricFamily:
-    family = HistogramMetricFamily(name, meaning, labels=[label])
-    for value, times in sorted(by_label.items()):
-        family.add_metric([value], buckets=times.buckets(), sum_value=times.sum)
-    return family
-
-
-def _cache_families(pages: CacheUse, sidecar_fetches: int) -> Iterable[Metric]:
-    """Yield the use of the page cache, and the fetched sidecars."""
-    lookups = CounterMetricFamily(
-        "tierdex_page_cache_lookups",
-        "page lookups of published files: hit (in memory), miss (fetched from the store)",
-        labels=["outcome"],
-    )
-    lookups.add_metric(["hit"], pages.hits)
-    lookups.add_metric(["miss"], pages.misses)
-    yield lookups
-    yield GaugeMetricFamily(
-        "tierdex_page_cache_bytes", "bytes of pages in memory", value=pages.bytes
-    )
-    yield GaugeMetricFamily(
-        "tierdex_page_cache_budget_bytes", "`page_cache_bytes`", value=pages.budget_bytes
-    )
-    yield CounterMetricFamily(
-        "tierdex_sidecar_fetches",
-        "sidecars fetched from the store",
-        value=sidecar_fetches,
-    )
-
-
-_INDEX_ROOM = {
-    "free": "bytes free on the disk of the data folder",
-    "reserve": "`disk_reserve_bytes`: below, puts are refused",
-    "waiting": "bytes of local index files that wait for the store",
-    "budget": "`disk_budget_bytes`: above, puts and appends are refused",
-}
-_LOG_ROOM = {
-    "reserve": "`disk_reserve_bytes` and the next journal: below, none is made",
-    "waiting": "bytes of local log files that wait for the store",
-}
-
-
-def _room_families(
-    prefix: str, room: DiskRoom | None, meanings: dict[str, str]
-) -> Iterable[Metric]:
-    """Yield the room of an owner for puts; names without values for a reader."""
-    for name, meaning in meanings.items():
-        family = GaugeMetricFamily(f"{prefix}_{name}_bytes", meaning)
-        if room is not None:
-            family.add_metric([], getattr(room, f"{name}_bytes"))
-        yield family
-
-
-def _not_ready(kind: str, reasons: Iterable[NotReady]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        f"tierdex_{kind}_not_ready",
-        f"1 for each reason why the {kind} is not ready (see /readyz), else 0",
-        labels=["reason"],
-    )
-    found = {problem.reason for problem in reasons}
-    for reason in REASONS:
-        family.add_metric([reason], reason in found)
-    return family
-
-
-def _add(totals: dict[str, list[int]], row: dict[str, Any], count: int) -> None:
-    total = totals.setdefault(str(row.get("state")), [0, 0, 0])
-    total[0] += 1
-    total[1] += count
-    total[2] += int(row.get("bytes") or 0)
-
-
-def _by_state(
-    kind: str, totals: dict[str, list[int]], gauges: Sequence[tuple[str, str]]
-) -> Iterable[Metric]:
-    """Yield a gauge by state for each sum of `totals`."""
-    for position, (name, meaning) in enumerate(gauges):
-        family = GaugeMetricFamily(
-            f"tierdex_{kind}_{name}", f"{meaning} by state", labels=["state"]
-        )
-        for state, total in totals.items():
-            family.add_metric([state], total[position])
-        yield family
-
-
-# Totals of the compaction status, as counters.
-_DONE = {
-    "sealed": "files sealed",
-    "compacted": "files compacted",
-    "published": "files published",
-    "merged": "source files of merges, and files rewritten without forgotten entries",
-    "expired": "files dropped: expired, or replaced by the merge of another node",
-    "collected": "objects and manifest numbers that garbage collection removed",
-    "scrubbed": "files verified whole in the background",
-    "failures": "units of work that failed and are tried again",
-    "items": "items of the files that were published",
-    "bytes": "bytes of the files that were published",
-    "merged_bytes": "bytes that merges wrote",
-    "given_back_bytes": "bytes that merges and expiry freed",
-}
-# Numbers of the compaction status, as gauges: the name there, the metric's, its factor.
-_NOW = (
-    ("backlog_files", "backlog_files", 1.0, "files that are sealed and not published yet"),
-    ("backlog_bytes", "backlog_bytes", 1.0, "bytes of the files that are sealed and not published yet"),
-    (
-        "oldest_unpublished_age_s", "oldest_unpublished_age_seconds", 1.0,
-        "age of the oldest unpublished file, the unsealed one included; 0: there is none",
-    ),
-    (
-        "last_done_ms", "last_done_timestamp_seconds", 0.001,
-        "time of the last finished unit of work",
-    ),
-)  # fmt: skip
-
-
-def _compaction_families(
-    status: dict[str, Any], prefix: str = "tierdex_compaction"
-) -> Iterable[Metric]:
-    """Return a counter for each total of the status, the times and jobs under way, and a gauge a number."""
-    for name, value in status.get("totals", {}).items():
-        yield CounterMetricFamily(
-            f"{prefix}_{name}", f"{_DONE[name]}, since the start", value=value
-        )
-    seconds = HistogramMetricFamily(
-        f"{prefix}_seconds", "time of one unit of the compactor's work, by job", labels=["job"]
-    )
-    running = GaugeMetricFamily(
-        f"{prefix}_running_jobs", "running units of work, by job", labels=["job"]
-    )
-    for job, times in status.get("times", {}).items():
-        seconds.add_metric(
-            [job], buckets=list(times["at_most_s"].items()), sum_value=times["sum_s"]
-        )
-    under_way = Counted(each["job"] for each in status.get("jobs", ()))
-    for job in sorted({*status.get("times", {}), *under_way}):
-        running.add_metric([job], under_way[job])
-    yield from (seconds, running)
-    for name, shown, factor, meaning in _NOW:
-        gauge = GaugeMetricFamily(f"{prefix}_{shown}", meaning)
-        if status.get(name) is not None:
-            gauge.add_metric([], status[name] * factor)
-        yield gauge

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tierdex.app.audit import AuditTrail
     from tierdex.app.http.arrivals import Arrivals
     from tierdex.app.http.metrics import Metrics
-    from tierdex.app.http.rate_limits import RateLimits
     from tierdex.app.http.readiness import Readiness
     from tierdex.app.http.server_settings import ServerSettings
     from tierdex.app.http.spans import Spans
     from tierdex.app.keys import KeyFile
     from tierdex.app.logs import JsonLogger
+    from tierdex.app.rate_limits import RateLimits
     from tierdex.app.tokens import Tokens
     from tierdex.clock import Clock
     from tierdex.ids import IdSource

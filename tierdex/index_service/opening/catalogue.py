@@ -15,7 +15,7 @@ from tierdex.index_service.view.rocketmq_source import ROCKETMQ_NODE, RocketmqRe
 from tierdex.index_service.view.topic_names import TopicNames
 from tierdex.indexfile.chained.file import ChainedFile
 from tierdex.indexfile.compacted.file import CompactedFile
-from tierdex.indexfile.compacted.sidecar import TopicRow
+from tierdex.indexfile.compacted.small_parts import TopicRow
 from tierdex.indexfile.compacted.statistics import COMPACTED_AT, COMPACTION_MS
 from tierdex.indexfile.schema import TABLE_ROW_SCHEMA
 

@@ -27,7 +27,7 @@ from tierdex.index_service.readers.local_file import in_hash_order
 from tierdex.index_service.readers.planned_pages import PlannedPages
 from tierdex.index_service.readers.read_threads import side_by_side
 from tierdex.indexfile.compacted.hash_group import HashGroup
-from tierdex.indexfile.compacted.sidecar import read_dictionaries, read_extra, read_topics
+from tierdex.indexfile.compacted.small_parts import read_dictionaries, read_extra, read_topics
 from tierdex.indexfile.layout import TAG_NONE
 from tierdex.indexfile.lookup import NOT_SEARCHED, NOTHING, Found
 from tierdex.lifecycle.topic_set import TOPICS_LISTED_MAX
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tierdex.index_service.readers.sidecar_cache import SidecarCache
     from tierdex.indexfile.compacted.file import CompactedFile
     from tierdex.indexfile.compacted.page_range import PageSpan
-    from tierdex.indexfile.compacted.sidecar import TopicRow
+    from tierdex.indexfile.compacted.small_parts import TopicRow
     from tierdex.indexfile.lookup import Few, Lookup, Search
     from tierdex.lifecycle.manifests.file_row import FileRow
     from tierdex.storage_layer.base import Store

@@ -7,7 +7,7 @@ A merge of many files needs neither their filters nor, at once, their directorie
     pages ........................ packed, eight chunks of rows at a time one read each
     filter ....................... never
 
-Depends on errors, fileparts, layout, directory, file, page_range and sidecar.
+Depends on errors, fileparts, layout, directory, file, page_range and small_parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tierdex.indexfile import layout
 from tierdex.indexfile.compacted.directory import directory_checksums
 from tierdex.indexfile.compacted.file import CompactedFile
 from tierdex.indexfile.compacted.page_range import file_numbers
-from tierdex.indexfile.compacted.sidecar import read_small_parts
+from tierdex.indexfile.compacted.small_parts import read_small_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import pytest
 
 from tests.app.conftest import ENTRY, Caller, assert_problem
 from tests.app.small_index import SmallIndex
-from tierdex.app.http.rate_limits import RateLimits
+from tierdex.app.rate_limits import RateLimits
 from tierdex.app.rights import ANONYMOUS, NO_RIGHTS, Scope
 from tierdex.app.rights import Caller as Who
 from tierdex.client.remote import Client
@@ -60,7 +60,7 @@ def test_a_caller_s_own_rate_counts_before_the_setting_and_without_one():
 
 
 def test_buckets_that_are_full_again_are_let_go(monkeypatch):
-    monkeypatch.setattr("tierdex.app.http.rate_limits._MOST_BUCKETS", 10)
+    monkeypatch.setattr("tierdex.app.rate_limits._MOST_BUCKETS", 10)
     clock = ManualClock()
     limits = RateLimits(clock, rate=1, burst=1)
     for number in range(100):
