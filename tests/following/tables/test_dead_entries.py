@@ -9,6 +9,7 @@ import pytest
 
 import tierdex
 from tests.following.tables.answers import SMALL, faults, index_once, keys_of
+from tests.following.tables.test_table_model import IDS, TableWorld
 from tierdex.clock import ManualClock
 from tierdex.errors import InvalidRequestError
 from tierdex.filesystem import LocalFileSystem
@@ -138,3 +139,28 @@ def test_another_table_is_begun_anew_where_the_caller_accepts_it(index, path, cl
     published(index, clock)
     assert sum(file.item_count for file in published(index, clock, seconds=4000)) == 20
     right(index, path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_answers_stay_right_while_merges_leave_dead_entries_out(tmp_path, seed):
+    world = TableWorld(tmp_path / "table", seed)
+    every = [str(number) for number in range(IDS)]
+    given = {**SMALL, "grace_time": 0, "store": f"file://{tmp_path}/store", "merge_min_files": 2}
+    with tierdex.Index.open(tmp_path / "data", **given) as index:
+        for _ in range(12):
+            world.change()
+            kept = world.random.choice(["0s", "0s", "1h"])
+            index_once(index, f"delta:{world.path}", "t", "id", options={"history": kept})
+            for _ in range(world.random.randint(0, 2)):
+                index.roll()
+                index.run_compaction()
+            for each in index.followed_tables.state_of("t").snapshots[-3:]:
+                expected = world.rows_at[each.version]
+                assert faults(index, "t", expected, every, snapshot=each.snapshot) == {}
+        index_once(index, f"delta:{world.path}", "t", "id", options={"history": "0s"})
+        for _ in range(3):
+            index.roll()
+            index.run_compaction()
+        assert faults(index, "t", world.rows_at[-1], every) == {}
+        live = world.rows_at[-1].total()
+        assert sum(file.item_count for file in index.files()) <= live / 0.7

@@ -128,7 +128,8 @@ def test_every_key_is_right_after_kills_at_any_call(tmp_path, seed):
     for _ in range(STEPS):
         for _ in range(world.random.randint(0, 3)):
             world.change()
-        while not follow_and_die(data, source, calls(world)):
+        kept = {"history": world.random.choice(["0s", "7d"])}
+        while not follow_and_die(data, source, calls(world), options=kept):
             check(data, world)
         check(data, world)
     with tierdex.Index.open(data, **SMALL) as index:
