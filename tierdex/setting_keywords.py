@@ -81,5 +81,6 @@ class SettingKeywords(TypedDict, total=False):
     cost_per_gib_usd: float
     store_timeout: float
     store_attempts: int
+    store_kms_key: str | None
     store_checksum: Literal["when_supported", "when_required"]
     multipart_bytes: int

@@ -335,6 +335,11 @@ class Settings(EnvironmentSettings):
     store_attempts: int = Field(
         4, ge=1, description="attempts of a store request, with pauses in between"
     )
+    store_kms_key: str | None = Field(
+        None,
+        min_length=1,
+        description="key of S3's KMS that encrypts new objects (`aws:kms`); none: as the bucket does",
+    )
     store_checksum: Literal["when_supported", "when_required"] = Field(
         "when_required", description="S3 checksum headers; older servers want `when_required`"
     )

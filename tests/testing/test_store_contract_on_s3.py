@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
+from tierdex.errors import InvalidRequestError
 from tierdex.settings import load_settings
 from tierdex.storage_layer.open import open_store
 from tierdex.storage_layer.prefixed import PrefixedStore
-from tierdex.testing.store_contract import StoreContract
+from tierdex.testing.store_contract import PatternSource, StoreContract
 
 MIB = 1 << 20
 
@@ -38,3 +41,22 @@ class TestS3StoreOnMoto(S3Contract):
 class TestS3StoreOnRadosgw(S3Contract):
     server = "radosgw"
     many_keys = 130
+
+
+def test_objects_are_encrypted_under_the_key_that_the_setting_names(moto_server):
+    url = moto_server.make_url()
+    bucket = url.partition("://")[2].partition("?")[0]
+    settings = load_settings(store_kms_key="alias/orders", multipart_bytes=5 * MIB)
+    with closing(open_store(url, settings=settings)) as store:
+        store.put("plain", b"a")
+        store.put_if_absent("once", b"b")
+        store.upload("large", PatternSource(8 * MIB), 8 * MIB)
+        assert store.get("large", 5, 3) == PatternSource(8 * MIB).read_at(5, 3)
+    for key in ("plain", "once", "large"):
+        found = moto_server.client.head_object(Bucket=bucket, Key=key)
+        assert (found["ServerSideEncryption"], found["SSEKMSKeyId"]) == ("aws:kms", "alias/orders")
+
+
+def test_key_of_another_store_is_the_bucket_s_own():
+    with pytest.raises(InvalidRequestError, match="default key of the bucket for gs://"):
+        open_store("gs://bucket", settings=load_settings(store_kms_key="k"))

@@ -144,6 +144,11 @@ def _open_backend(
 
 
 def _open_cloud(parts: SplitResult, settings: Settings, *, any_key: bool = False) -> Store:
+    if settings.store_kms_key is not None:
+        raise InvalidRequestError(
+            f"is for s3://: set the default key of the bucket for {parts.scheme}://",
+            field="store_kms_key",
+        )
     try:
         from tierdex.storage_layer.cloud_store import CloudStore
 
@@ -195,6 +200,7 @@ def _open_s3(
         region=parameters.get("region"),
         timeout_s=settings.store_timeout,
         checksum=settings.store_checksum,
+        kms_key=settings.store_kms_key,
         credentials=credentials,
     )
     backend = S3Store(

@@ -80,6 +80,9 @@ class S3Store:
         self._bucket = bucket
         self._server = server
         self._send_md5 = server.checksum == "when_required"
+        self._encryption: dict[str, Any] = {}
+        if server.kms_key is not None:
+            self._encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": server.kms_key}
         self._multipart_bytes = multipart_bytes
         self._list_page = list_page
         self._check_read = check_users_key if any_key else check_key
@@ -128,7 +131,9 @@ class S3Store:
     def put(self, key: str, data: Buffer) -> None:
         body = _as_bytes(data)
         with translated(self._where(check_key(key))):
-            self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._digest(body))
+            self._client.put_object(
+                Bucket=self._bucket, Key=key, Body=body, **self._digest(body), **self._encryption
+            )
 
     def put_if_absent(self, key: str, data: Buffer) -> None:
         body = _as_bytes(data)
@@ -140,6 +145,7 @@ class S3Store:
                     Body=body,
                     IfNoneMatch="*",
                     **self._digest(body),
+                    **self._encryption,
                 )
         except AlreadyExistsError:
             if self._read_for_comparison(key) != body:
@@ -153,6 +159,7 @@ class S3Store:
             self._client,
             self._bucket,
             check_key(key),
+            encryption=self._encryption,
             digest=self._digest,
             retry=self._part_retry,
         )

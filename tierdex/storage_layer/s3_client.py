@@ -42,6 +42,7 @@ class S3Server:
     timeout_s: float = 10.0  # to connect, and between two reads of an answer
     pool: int = 16  # connections that are kept open
     checksum: Literal["when_supported", "when_required"] = "when_required"
+    kms_key: str | None = None  # of objects that are written; None: what the bucket does
     credentials: Credentials | None = None
 
 

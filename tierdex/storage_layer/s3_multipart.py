@@ -32,6 +32,7 @@ class MultipartUpload:
         bucket: str,
         key: str,
         *,
+        encryption: dict[str, Any],
         digest: Callable[[bytes], dict[str, Any]],
         retry: RetryPolicy,
     ) -> None:
@@ -43,7 +44,7 @@ class MultipartUpload:
         self._retry = retry
         self._tags: list[str] = []  # of the parts that arrived
         with translated(self._where):
-            begun: Any = client.create_multipart_upload(Bucket=bucket, Key=key)
+            begun: Any = client.create_multipart_upload(Bucket=bucket, Key=key, **encryption)
         self._target["UploadId"] = member_of(begun, "UploadId", self._where)
 
     def send(self, source: UploadSource, length: int, part_bytes: int) -> None:
