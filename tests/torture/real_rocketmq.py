@@ -10,7 +10,8 @@ import tempfile
 from pathlib import Path
 
 from tierdex import Index
-from tierdex.app.cli.inputs.index_file import check_index_file, describe_index_file
+from tierdex.app.cli.commands.inspect import describe_index_file
+from tierdex.app.cli.commands.verify import check_index_file
 from tierdex.filesystem import LocalFileSystem
 from tierdex.rocketmq.folder import RocketmqFolder
 from tools.rocketmq_broker import TOPIC, run_tiered_broker

@@ -11,9 +11,8 @@ import typer
 
 from tierdex.app.cli.inputs.opening import Target, opened_owner
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.asked_times import asked_time
 from tierdex.app.cli.terminal.exits import Exit, tell_unread
-from tierdex.app.cli.terminal.options import Form
+from tierdex.app.cli.terminal.options import Form, asked_time
 from tierdex.app.cli.terminal.output import write_rows
 from tierdex.app.documents import FILE_FIELDS, file_document, log_file_document
 

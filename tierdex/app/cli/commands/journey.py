@@ -17,9 +17,8 @@ from tierdex.app.cli.inputs.opening import (
     show_settings,
 )
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.asked_times import asked_range
 from tierdex.app.cli.terminal.exits import say
-from tierdex.app.cli.terminal.options import Form
+from tierdex.app.cli.terminal.options import Form, asked_range
 from tierdex.app.cli.terminal.output import printable, write_rows
 from tierdex.app.cli.terminal.telling import shown_text, tell_standing
 from tierdex.times import format_duration, format_time

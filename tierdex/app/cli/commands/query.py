@@ -18,9 +18,8 @@ from tierdex.app.cli.inputs.opening import (
     show_settings,
 )
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.asked_times import asked_range
 from tierdex.app.cli.terminal.exits import say
-from tierdex.app.cli.terminal.options import Form
+from tierdex.app.cli.terminal.options import Form, asked_range
 from tierdex.app.cli.terminal.output import printable, write_rows, write_table
 from tierdex.app.cli.terminal.telling import shown_text, tell_hints, tell_standing
 from tierdex.errors import InvalidRequestError

@@ -1,17 +1,18 @@
 """`tierdex verify`: check every checksum and invariant of a file, a folder, a store or a service.
 
-Depends on index_service.proof_check, pipeline.logs.log_check and the rest of app.cli.
+Depends on indexfile, logfile, rocketmq, index_service.proof_check, pipeline.logs.log_check and
+the rest of app.cli.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-from tierdex.app.cli.inputs.index_file import check_index_file
 from tierdex.app.cli.inputs.opening import (
     Target,
     holds_log,
@@ -25,7 +26,7 @@ from tierdex.app.cli.terminal.exits import Exit, say
 from tierdex.app.cli.terminal.options import Form
 from tierdex.app.cli.terminal.output import write_rows
 from tierdex.app.cli.terminal.progress_bar import progress_bar
-from tierdex.errors import InvalidRequestError, NotFoundError, TierdexError
+from tierdex.errors import CorruptFileError, InvalidRequestError, NotFoundError, TierdexError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,3 +157,24 @@ def _verify_files(index: Any) -> Iterator[dict[str, Any]]:
             except TierdexError as error:  # one file that cannot be read must not hide the others
                 problems = [str(error)]
             yield {"file_id": file.file_id, "sound": not problems, "problems": problems}
+
+
+def check_index_file(path: Path) -> list[str]:
+    """Return every broken rule of a file in words; empty means it is sound. Raises OSError."""
+    from tierdex.filesystem import LocalFileSystem
+    from tierdex.indexfile.check import check_file
+    from tierdex.logfile.header import is_log_file
+    from tierdex.rocketmq.file import RocketmqIndexFile, is_rocketmq_file
+
+    filesystem = LocalFileSystem()
+    if is_log_file(filesystem, path):
+        from tierdex.logfile.check import check_log_file
+
+        return check_log_file(filesystem, path)
+    if not is_rocketmq_file(filesystem, path):
+        return check_file(filesystem, path)
+    try:
+        with closing(RocketmqIndexFile.open(filesystem, path)) as file:
+            return file.check()
+    except CorruptFileError as error:
+        return [error.reason]

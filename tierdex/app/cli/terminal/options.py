@@ -1,4 +1,4 @@
-"""Options that several commands share, declared once, and those that belong together as one value.
+"""Options that several commands share, declared once; those that belong together, as one value; times.
 
 Such a value is a named tuple whose annotated fields are the options; `spread` puts them in its place, where
 typer looks for them::
@@ -6,7 +6,7 @@ typer looks for them::
     class Ownership(NamedTuple):                         def expire(*, before: ..., ownership: Ownership)
         take_over: Annotated[bool, typer.Option(...)]    tierdex expire --before 7d --take-over
 
-Depends on typer.
+Depends on typer, clock and times.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin, get_type_hints
 
 import typer
+
+from tierdex.clock import SystemClock
+from tierdex.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,3 +161,16 @@ def _options_of(group: Any) -> list[Parameter]:
         for name, hint in get_type_hints(group, include_extras=True).items()
         if get_origin(hint) is Annotated
     ]  # fmt: skip
+
+
+def asked_time(text: str, option: str, *, is_end: bool = False) -> int:
+    """Return milliseconds. Raises InvalidRequestError that names the option."""
+    return parse_time(text, field=option, now_ms=SystemClock().now_ms, is_end=is_end)
+
+
+def asked_range(begin: str | None, end: str | None) -> dict[str, Any]:
+    """Return `begin` and `end` of a query."""
+    return {
+        "begin": None if begin is None else asked_time(begin, "--begin"),
+        "end": None if end is None else asked_time(end, "--end", is_end=True),
+    }

@@ -19,9 +19,8 @@ from tierdex.app.cli.inputs.opening import (
     opened_log,
 )
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.asked_times import asked_range
 from tierdex.app.cli.terminal.exits import Exit, say
-from tierdex.app.cli.terminal.options import Encoding, Form, Level
+from tierdex.app.cli.terminal.options import Encoding, Form, Level, asked_range
 from tierdex.app.cli.terminal.output import printable, write_fields, write_rows
 from tierdex.app.cli.terminal.telling import tell_age, tell_hints
 from tierdex.errors import InvalidRequestError, NotFoundError

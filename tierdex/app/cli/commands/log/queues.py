@@ -12,8 +12,7 @@ import typer
 from tierdex.app.cli.commands.log.messages import Queue
 from tierdex.app.cli.inputs.opening import Target, opened_log
 from tierdex.app.cli.terminal import options
-from tierdex.app.cli.terminal.asked_times import asked_time
-from tierdex.app.cli.terminal.options import Form
+from tierdex.app.cli.terminal.options import Form, asked_time
 from tierdex.app.cli.terminal.output import write_fields, write_rows
 
 
