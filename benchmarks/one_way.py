@@ -37,6 +37,7 @@ def run(bench: Bench) -> None:
     with bench.folder() as folder:
         compare(bench, "query", many_files(folder))
     with bench.folder() as folder, MessageLog.open(folder, background=False) as log:
+        compare(bench, "get", get_calls(log))
         compare(bench, "append", append_calls(log))
     from benchmarks import http_writes, tail_puts  # what they import, call chains do without
 
@@ -145,15 +146,13 @@ def many_files(folder: Path) -> Calls:
 
 
 def append_calls(log: MessageLog) -> Calls:
-    """Spellings of an append at `received`; and a get of its message, whose like is a query."""
+    """Spellings of an append at `received`."""
     queues = count(1)
     at: dict[str, Any] = {"topic": "t", "queue_id": 0, "durability": "received"}
 
     def append(body: Any = b"y" * 100, **given: Any) -> Callable[[], Any]:
         return lambda: log.append(body=body, **{**at, **given})
 
-    log.append(**{**at, "topic": "g", "durability": "disk"}, body=b"y" * 100, key="one")
-    assert len(log.get("g", key="one")) == 1
     headers = [("a", b"1"), ("b", b"2")]
     return {
         'keys=["k"]': (append(keys=["k"]), None),
@@ -171,5 +170,16 @@ def append_calls(log: MessageLog) -> Calls:
             lambda: log.append(**{**at, "queue_id": next(queues)}, body=b"y", keys=["k"]),
             3.0,
         ),
-        "get(key=)": (lambda: log.get("g", key="one"), None),
+    }
+
+
+def get_calls(log: MessageLog) -> Calls:
+    """A get of a message in memory, beside a query of its key."""
+    at: dict[str, Any] = {"topic": "g", "queue_id": 0, "durability": "disk"}
+    log.append(**at, body=b"y" * 100, key="one", headers=[("a", b"1")])
+    assert len(log.get("g", key="one")) == 1
+    index = log.index
+    return {
+        "the index's query": (lambda: index.query("g", key="one"), None),
+        "get(key=)": (lambda: log.get("g", key="one"), 3.0),
     }

@@ -201,7 +201,7 @@ def measured(
     """Yield the name and the call of each row of the benchmark."""
     for verb, calls in (
         ("put", one_way.put_calls(index)), ("query", one_way.query_calls(index)),
-        ("append", one_way.append_calls(log)),
+        ("get", one_way.get_calls(log)), ("append", one_way.append_calls(log)),
     ):  # fmt: skip
         for name, (call, _limit) in calls.items():
             yield f"{verb}: {name}", call
