@@ -73,7 +73,6 @@ class SettingKeywords(TypedDict, total=False):
     page_cache_bytes: int
     page_arena_bytes: int
     read_ahead_bytes: int
-    max_get_bytes: int
     look_ahead: int
     scrub_interval: float
     kernel_cache_dir: str | None

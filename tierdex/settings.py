@@ -314,7 +314,6 @@ class Settings(EnvironmentSettings):
         ge=0,
         description="memory for messages of published log files that are fetched ahead of their readers",
     )
-    max_get_bytes: int = Field(256 * 1024, ge=4096, description="longest range read for one run")
     look_ahead: int = Field(
         4, ge=1, description="published files that one query reads at the same time"
     )

@@ -244,7 +244,7 @@ class Published(Compacted):
 
     def open(self):
         sidecars = SidecarCache(self.files, None, 1 << 30)
-        return PublishedFile(self.row, NODE, self.store, sidecars, PageCache(0), 256 << 10)
+        return PublishedFile(self.row, NODE, self.store, sidecars, PageCache(0))
 
     def forge_row(self, crc):
         """Believe in a footer of that checksum."""
@@ -418,7 +418,7 @@ class LocalSidecar(Published):
     def judge(self, data):
         self.files.place(self.path, data)
         sidecars = SidecarCache(self.files, DataPaths(Path("/data")), 1 << 30, read_only=True)
-        file = PublishedFile(self.row, NODE, self.store, sidecars, PageCache(0), 256 << 10)
+        file = PublishedFile(self.row, NODE, self.store, sidecars, PageCache(0))
         self.store.asked.clear()
         offsets, rows = self.ask_published(file)
         assert np.array_equal(offsets, self.offsets), "other lookups have entries"

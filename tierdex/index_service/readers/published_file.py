@@ -1,7 +1,7 @@
 """A published file as a query sees it: sidecar at hand, pages by range reads.
 
 With the sidecar here a lookup costs no request when the filter says no, and one range GET when the
-key is there (a run longer than `max_get_bytes` goes on as long as the query wants more). Without it
+key is there (a run longer than 256 KiB goes on as long as the query wants more). Without it
 a request comes before: the hash group of the key (`indexfile.compacted.hash_group`), and the first time
 that a key is there the head, beside the page. The sidecar is fetched whole where a file has no groups, and
 where many of them are wanted. Its requests are counted apart. A page that arrives damaged is fetched a
@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _RUN_BYTES: Final = 32 * 1024  # that one of many lookups reads of a long run at once
+_GET_BYTES_MAX: Final = 256 * 1024  # of one range
 _GROUPS_AT_ONCE: Final = 8  # that one search fetches of one file; more: the whole sidecar
 _SHARE: Final = 4  # of a file's groups one in so many may be here; more: the whole sidecar
 
@@ -68,7 +69,6 @@ class PublishedFile:
         store: Store,
         sidecars: SidecarCache,
         pages: PageCache,
-        max_get_bytes: int,
     ) -> None:
         self.row = row
         self._node = node
@@ -76,7 +76,6 @@ class PublishedFile:
         self._sidecars = sidecars
         self._parts = sidecars.parts
         self._pages = pages
-        self._max_get_bytes = max_get_bytes
         self._listed_topics: list[TopicRow] | None = None  # as read, while they are few
 
     def sidecar(self, meter: FileMeter | None = None) -> CompactedFile:
@@ -112,7 +111,7 @@ class PublishedFile:
             if not len(wanted.wanted):
                 meter.filtered = True
                 return FileRows.nothing()
-        most_bytes = self._max_get_bytes
+        most_bytes = _GET_BYTES_MAX
         if len(wanted.wanted) > 1:
             most_bytes = min(most_bytes, _RUN_BYTES)
         numbers = self._groups_for(wanted.lookups.hashes[wanted.wanted])
@@ -292,7 +291,7 @@ class PublishedFile:
             begin,
             end,
             lambda span: self._pages.get(key, span.position, span.length),
-            self._max_get_bytes,
+            _GET_BYTES_MAX,
         )
         return sidecar, few
 

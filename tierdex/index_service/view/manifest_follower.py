@@ -401,9 +401,7 @@ class ManifestFollower:
         return known if known.number == fresh.number else fresh
 
     def reader_of(self, row: FileRow, node: str) -> PublishedFile:
-        return PublishedFile(
-            row, node, self._files, self._sidecars, self._pages, self._settings.max_get_bytes
-        )
+        return PublishedFile(row, node, self._files, self._sidecars, self._pages)
 
     def handle_of(self, row: FileRow, node: str) -> FileHandle:
         return FileHandle.of_row(row, node, self.reader_of(row, node))
