@@ -272,3 +272,28 @@ def compact_locally(index, store):
     index.roll()
     with store.outage(), pytest.raises(TierdexError):
         index.run_compaction()
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_offsets_that_fall_with_time_are_compared_with_each_other_so_often_and_then_alone(
+    make_index, compacted
+):
+    """Each row may repeat any before it, for all that its offset tells: the batch does not wait for that."""
+    store = FaultyStore(MemoryStore(), ids=SeededIds(1), clock=ManualClock())
+    index = make_index(item_capacity=2000, store=store)
+    for offset in range(700, 0, -1):
+        put(index, "hot", offset, timestamp=5)
+        if offset % 50 == 0:
+            put(index, "hot", offset, timestamp=5)  # a replay
+    if compacted:
+        index.roll()
+        with store.outage(), pytest.raises(TierdexError):
+            index.run_compaction()
+        assert [file.state for file in index.files()] == ["compacted"]
+    lookups = [{"topic": "orders", "key": key, "max_count": 1000} for key in ("hot", "absent")]
+    hot, absent = index.query_batch(lookups)
+    assert [entry.offset for entry in hot.entries] == list(range(1, 701))
+    assert absent.entries == []
+    table = pa.table({"topic": ["orders"] * 2, "key": ["hot", "absent"]})
+    rows = index.query_batch_arrow(table, max_count=1000).to_pylist()
+    assert [(row["lookup"], row["offset"]) for row in rows] == [(0, n) for n in range(1, 701)]
