@@ -59,8 +59,9 @@ def local_table(
         (AT_ONCE, AT_ONCE) if at_once else (most.query_max_items, most.query_max_entries)
     )
     limit = WorkLimit(items + 64 * count, max(entries, count)).share_of(count)
-    if asked.limits is not None and int(asked.limits.max()) > limit.rows:
-        return None
+    wanted, is_bound = asked.limits, False
+    if wanted is not None and int(wanted.max()) > limit.rows:
+        asked, is_bound = asked._replace(limits=np.minimum(wanted, limit.rows)), True
     with executor.table.snapshot() as snapshot:
         handles, is_all = _newest(snapshot.file_list, names)
         if not is_all and not at_once:
@@ -72,6 +73,8 @@ def local_table(
             return None
     if search.has_cut or not (is_all or search.has_enough):
         return None
+    if is_bound and bool((search.taken >= limit.rows).any()):
+        return None  # it may want more than its share
     # After the files: what is missing is named before it leaves the table.
     if not executor.is_still_fresh(freshness):
         return None
