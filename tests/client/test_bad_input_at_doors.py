@@ -66,7 +66,7 @@ class OfLog:
 
 
 class OfHttp:
-    """Bodies and queries as anybody may send them, who has no client of ours."""
+    """Bodies and queries as a caller without our client may send them."""
 
     def __init__(self, app, form):
         self._http = httpx2.Client(base_url="http://localhost", transport=AppTransport(app))

@@ -36,7 +36,7 @@ def plan(*counts, settings=SETTINGS, unmergeable=()):
         ((500, 10, 10, 10), [1, 2, 3]),
         ((10, 10, 500, 10), []),  # neighbours only
         ((90, 10, 10), []),  # one larger than all others together
-        ((90, 10, 10, 10), [1, 2, 3]),  # it keeps nobody behind it waiting
+        ((90, 10, 10, 10), [1, 2, 3]),  # no file behind it waits for it
         ((10, 10, 10, 90, 10), [0, 1, 2]),
         ((20, 10, 10), [0, 1, 2]),
         ((99, 99, 99), []),  # would not fit into one file

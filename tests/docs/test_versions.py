@@ -35,7 +35,7 @@ def test_versions_of_a_page_are_those_of_pyproject(page):
 
 
 def test_versions_are_named_at_all():
-    """Else the pattern above would find nothing, and nobody would notice."""
+    """Else the pattern above would find nothing, unnoticed."""
     found = {name for page in PAGES for name, _ in named(page.read_text())}
     assert {"pyspark", "pandas"} <= found
 

@@ -107,7 +107,7 @@ def has_seen_enough(index, seconds):
 
 
 def load_kernels(folder):
-    """Compile or load what the test runs, before anybody looks at a clock."""
+    """Compile or load what the test runs, before a test looks at a clock."""
     with Index.open(folder, **SETTINGS | {"background": False}) as index:
         place = {"topic": "t", "queue_id": 0, "size": 1}
         for key in ("A", "B", "C"):

@@ -231,7 +231,7 @@ def test_machine_that_is_killed_and_lost_leaves_an_archive_that_another_fills_up
         follower.send_signal(signal.SIGKILL)
         follower.wait()
         if turn == 0:
-            shutil.rmtree(data)  # the disk of the second is kept, and nobody asks it
+            shutil.rmtree(data)  # the disk of the second is kept, and no reader asks it
     last = tmp_path / "data-3"
     run([*command("log", "take-over", "--lossy", data=last), "--node", "here"])
     run(follow_command(last, "--once"))

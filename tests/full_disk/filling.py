@@ -1,4 +1,4 @@
-"""Puts while somebody else fills the disk: `python -m tests.full_disk.filling FOLDER`.
+"""Puts while another process fills the disk: `python -m tests.full_disk.filling FOLDER`.
 
 A process of its own, since a store that finds no block kills it (SIGBUS). Prints one JSON object.
 """

@@ -1,4 +1,4 @@
-"""A disk that is filled by somebody else: puts are refused, on file systems that copy on write too."""
+"""A disk that is filled by another process: puts are refused, on file systems that copy on write too."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_fenced_index_says_who_took_the_node(make_index, tmp_path):
 
 @pytest.mark.parametrize("kind", ["rename", "open"])
 def test_index_without_a_file_for_puts_is_not_ready_until_one_opens(make_index, tmp_path, kind):
-    """It opens one by itself: nobody sends a put to a service that is not ready."""
+    """It opens one by itself: no client sends a put to a service that is not ready."""
     disk = SimulatedFileSystem()
     index = make_index(filesystem=disk)
     disk.fail(kind, for_ever=True)

@@ -472,7 +472,7 @@ def test_a_manifest_counts_as_of_before_it_was_asked_for(clock):
             try:
                 return super().get(key, position, length)
             finally:
-                clock.advance(2)  # the answer travels, and somebody commits meanwhile
+                clock.advance(2)  # the answer travels, and an owner commits meanwhile
 
     store = Slow(clock=clock)
     job = ManifestLog(store, "jobs", clock=clock, ids=SeededIds(7), checkpoint_every=32)

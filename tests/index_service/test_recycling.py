@@ -1,4 +1,4 @@
-"""Blocks of a compacted file are the next file's, and nobody sees a row of another life under any name."""
+"""Blocks of a compacted file are the next file's, and no reader sees a row of another life under any name."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ def test_real_process_that_has_the_file_mapped_keeps_it(tmp_path):
             assert child.wait() == 0
         assert made[0] is None, "the file that the child has mapped was taken"
         assert len(made) == 3
-        assert None not in made[1:], "nobody had the others"
+        assert None not in made[1:], "no reader had the others"
         assert inode not in made
         nothing = [item for _ in NAMES[1:] for item in (True, [])]
         assert before == after == [True, world.wanted("old"), *nothing]

@@ -1,4 +1,4 @@
-"""What a node's manifest lists, as anybody reads it from the store."""
+"""What a node's manifest lists, as a reader of the store reads it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Held(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """A log whose node another disk's took, what it held then, and from where on nobody else has it."""
+    """A log whose node another disk's took, what it held then, and from where on no other disk has it."""
 
     log: MessageLog
     disk: SimulatedFileSystem

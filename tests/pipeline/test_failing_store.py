@@ -61,7 +61,7 @@ def test_failed_uploads_fail_the_job_show_nothing_and_are_collected(
     refuse(proxy, "PUT", FILES, after=2)
     with pytest.raises(TierdexError, match=FAILED), plain_errors():
         append(rows, url, targetEntries="3", **CREDENTIALS)
-    assert len(objects(straight)) == 2  # uploaded, and seen by nobody
+    assert len(objects(straight)) == 2  # uploaded, and seen by no reader
     assert open_log(open_store(straight), "spark").load().files == {}
     heal(proxy)
     append(rows, url, targetEntries="3", **CREDENTIALS)

@@ -125,7 +125,7 @@ def stream_writer(url, **options):
 
 
 def uploaded_row(store, key):
-    """Build and upload a file as a task does; nobody lists it."""
+    """Build and upload a file as a task does; no manifest lists it."""
     from tierdex.clock import SystemClock
     from tierdex.ids import SystemIds
     from tierdex.pipeline.sink.entry_form import EntryForm

@@ -1,4 +1,4 @@
-"""Bodies as people read them, and what of them nobody sees."""
+"""Bodies as people read them, and what of them stays hidden."""
 
 from __future__ import annotations
 

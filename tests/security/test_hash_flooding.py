@@ -1,6 +1,6 @@
-"""Keys chosen to collide slow only whoever asks for them, up to a bound, and the answer says so.
+"""Keys chosen to collide slow only the caller that asks for them, up to a bound, and the answer says so.
 
-XXH64 has no secret, so anybody can find keys of one slot (`slot = upper half of hash * slot_count`).
+XXH64 has no secret, so a caller can find keys of one slot (`slot = upper half of hash * slot_count`).
 """
 
 from __future__ import annotations

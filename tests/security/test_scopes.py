@@ -1,6 +1,6 @@
 """Who may call what: every route of the application, by every kind of caller.
 
-The table below is the promise. A route that is not in it fails the test, so that nobody adds one
+The table below is the promise. A route that is not in it fails the test, so that none is added
 without saying who may call it.
 """
 

@@ -1,6 +1,6 @@
 """Rights by topic: every route of the application, by callers who have a right to some topics only.
 
-The tables below are the promise. A route that is in none of them fails the test, so that nobody adds one
+The tables below are the promise. A route that is in none of them fails the test, so that none is added
 without saying what it shows to whom.
 """
 
@@ -330,7 +330,7 @@ def test_message_id_with_its_topic_shows_nothing_of_another(door):
 
 
 def test_a_topic_that_a_route_does_not_read_opens_nothing(keys):
-    """As a route that somebody adds: `?topic=own` must not stand for a right to every topic."""
+    """As a route that is added: `?topic=own` must not stand for a right to every topic."""
     caller = Caller(SmallIndex(), keys=keys)
 
     @caller.app.get("/added", dependencies=[require(ADMIN, any_query=True)])

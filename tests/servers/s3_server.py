@@ -37,7 +37,7 @@ class S3Server:
         return cls(name, endpoint_url, client)
 
     def make_bucket(self) -> str:
-        """Make an empty bucket that nobody else uses; return its name."""
+        """Make an empty bucket that no other test uses; return its name."""
         bucket = f"test-{os.getpid()}-{next(_BUCKETS)}"
         self.client.create_bucket(Bucket=bucket)
         return bucket

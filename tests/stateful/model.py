@@ -63,10 +63,8 @@ class NodeModel:
     puts: list[Put] = field(default_factory=list)
     acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LEVELS, 0))
     gone: set[int] = field(default_factory=set)  # numbers of expired puts
-    uncertain: set[int] = field(
-        default_factory=set
-    )  # puts that raised: applied or not, nobody knows
-    leaving: list[set] = field(default_factory=list)  # files whose expiry nobody confirmed
+    uncertain: set[int] = field(default_factory=set)  # puts that raised: applied or not
+    leaving: list[set] = field(default_factory=list)  # files whose expiry was not confirmed
     dropped: list[Put] = field(default_factory=list)  # received by what a failed `close` ended
     next_offset: int = 0
     fading: Fading = field(default_factory=Fading)

@@ -58,7 +58,7 @@ class Site:
     def __init__(self, world, name):
         self.world = world
         self.disk = SimulatedFileSystem(clock=world.clock)
-        # Nodes put different messages: one entry is answered once, whoever put it.
+        # Nodes put different messages: one entry is answered once, by whichever node it was put.
         self.model = NodeModel(
             name,
             next_offset=len(world.sites) * 1_000_000_000,
@@ -237,7 +237,7 @@ class Site:
             if file_id in held and info.node == self.name and (info.sealed_at or before) < before
         ]  # fmt: skip
         unsure = self.model.leaving
-        self.model.leaving = unsure + leaving  # should it raise, nobody knows which of them went
+        self.model.leaving = unsure + leaving  # should it raise, it is not known which of them went
         expired = self.index.expire(before=before)
         for info in expired:
             assert info.node == self.name

@@ -1,4 +1,4 @@
-"""A port is given once: to nobody else in this process, and to no other process while this one lives."""
+"""A port is given once: to no other caller in this process, and to no other process while this one lives."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class TestFaultyStoreWithoutFaults(StoreContract):
 
 
 class TestRetryingStoreOverABadNetwork(StoreContract):
-    """A third of all requests fail, before or after they took effect: nobody above may notice."""
+    """A third of all requests fail, before or after they took effect: no layer above may notice."""
 
     many_keys = 300
     big_bytes = 1000

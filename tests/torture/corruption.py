@@ -2,7 +2,7 @@
 
 A *chunk* is some damages of one form, tried one after another; chunks take the forms in turn. The
 damaged bytes lie in guarded memory, so that a kernel that reads beyond them ends the process, which
-whoever runs the chunks (`campaign.py`) reports. The whole index over damaged files: damaged_index.py.
+`campaign.py` reports. The whole index over damaged files: damaged_index.py.
 """
 
 from __future__ import annotations

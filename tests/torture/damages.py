@@ -1,4 +1,4 @@
-"""Ways in which bytes change that nobody wanted changed, each numbered, so that all can be tried.
+"""Ways in which bytes change against all wishes, each numbered, so that all can be tried.
 
 `Damages(sound, other, older)` numbers every one-bit flip, every truncation, every zeroed, swapped,
 foreign and stale sector and page, growth, and then mixtures without end::

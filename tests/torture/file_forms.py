@@ -439,7 +439,7 @@ class OneObject:
         piece = self.data if position is None else self.data[position : position + length]
         if position is not None and not len(piece):
             raise CorruptFileError("object", "the range lies behind its end")
-        # Whoever asked for another range may still look at it, so each has memory of its own.
+        # The reader of another range may still look at it, so each has memory of its own.
         memory = self._memories.get((position, length))
         if memory is None:
             memory = self._memories[position, length] = GuardedMemory(len(self.data) + 16_384)

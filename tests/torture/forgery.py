@@ -1,4 +1,4 @@
-"""Files that somebody made up: their numbers are absurd, and every checksum is right.
+"""Files that an attacker made up: their numbers are absurd, and every checksum is right.
 
 Checksums find accidents. A file from a stranger's bucket verifies whatever it says, so each size, count
 and position in it must be checked before it is used: here any of them is set to something absurd and

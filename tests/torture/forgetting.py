@@ -2,7 +2,7 @@
 
 A perfect memory tells what must be found (`shown`), what must not (`gone`: a request said that it is
 complete), and what may be either way (`loose`: named by a request that has not, or put while one ran). After
-every failure somebody goes on with the requests that are listed; then each has hidden all of its entries,
+every failure a process goes on with the requests that are listed; then each has hidden all of its entries,
 or it was never committed, and none. In the end all is forgotten, and no live object holds any of it.
 """
 
@@ -200,7 +200,7 @@ class Life:
         self.loose[key] -= named
 
     def settle(self):
-        """Somebody goes on with every request that is listed, until each is complete."""
+        """A process goes on with every request that is listed, until each is complete."""
         self.heal()
         for actor in (*self.owners, self.reader):
             actor.come_back()
@@ -293,7 +293,7 @@ class Life:
         found = self.found()
         for key in KEYS:
             lost = self.shown[key] - found[key]
-            assert not lost, f"nobody asked to forget {lost} of {key}"
+            assert not lost, f"no request asked to forget {lost} of {key}"
         if not self.asked:
             self.learn(found)
 

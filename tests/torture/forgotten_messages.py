@@ -1,7 +1,7 @@
 """A message log that forgets, killed, cut off and failing at any call: what was forgotten never shows again.
 
 A perfect memory tells each queue's bodies and keys, which requests have returned (`told`: they are hidden for
-good) and which have not (`begun`: all of one is hidden, or nothing). After each stop somebody opens what is
+good) and which have not (`begun`: all of one is hidden, or nothing). After each stop a process opens what is
 left, compares every read with that memory, goes on, and forgets once more with all files written anew: then
 no file and no object has a body of what is forgotten, once the grace time is over.
 """
@@ -98,7 +98,7 @@ class World:
                 assert message.body == (b"" if message.is_forgotten else body), "another's body"
         there = {(*queue, at) for queue, held in self.handed.items() for at in range(len(held))}
         assert self.told & there <= hidden, "shown again"
-        assert hidden <= self.told | self.begun, "nobody asked to forget it"
+        assert hidden <= self.told | self.begun, "no request asked to forget it"
         loose = (self.begun & there) - self.told
         assert hidden & loose in (loose, set()), "some of a request"
         for topic in "ab":

@@ -1,4 +1,4 @@
-"""Bytes in memory that nobody can read beyond, as files: what a damaged file is opened from.
+"""Bytes in memory that no code can read beyond, as files: what a damaged file is opened from.
 
 ::
 

@@ -43,7 +43,7 @@ class History:
         assert len(owners) == len(set(epochs)), "two owners committed in one epoch"
 
     def check_objects(self):
-        """Every listed object is there, whole. Only while nobody else deletes."""
+        """Every listed object is there, whole. Only while no other process deletes."""
         log = ManifestLog(
             self.store, self.node, clock=SystemClock(), ids=SystemIds(), checkpoint_every=64
         )

@@ -1,6 +1,6 @@
 """Writers, readers, a second process and all background work on one index, changing places at any line.
 
-Each writer puts its messages in order and notes what it began and what was acknowledged. Whoever asks
+Each writer puts its messages in order and notes what it began and what was acknowledged. A reader that asks
 notes both before and after, so that every answer has a least and a most: nothing acknowledged before
 the question may be missing, nothing begun after it may be there, and without faults every answer is
 complete.

@@ -27,7 +27,7 @@ import tierdex
 
 _ROOT = str(Path(tierdex.__file__).parent)
 # Whatever threads share. Of `indexfile` that is the file being written, and what is remembered of a
-# published one; the rest turns bytes that nobody changes into values of one thread.
+# published one; the rest turns bytes that no thread changes into values of one thread.
 _LOOKED_AT = tuple(
     f"{_ROOT}/{part}" for part in (
         "index_service/", "log_service/", "logfile/journal/", "lifecycle/", "compactor/",
@@ -125,12 +125,12 @@ class Interleaving:
             self._come_to_change()
 
     def rest(self, changes):
-        """Let others go on until the baton has changed hands that often, or nobody else can."""
+        """Let others go on until the baton has changed hands that often, or no other actor can."""
         until = self.changes + changes
         self.wait(lambda: self.changes >= until, may_give_up=True)
 
     def wait(self, is_free, may_give_up=False):
-        """Wait until it is free. Return False when nobody is left who could free it."""
+        """Wait until it is free. Return False when no actor is left that could free it."""
         actor = getattr(self._local, "actor", None)
         if self.holder is None or actor is None:
             if not is_free():
@@ -186,7 +186,7 @@ class Interleaving:
             self._hand_over(self.holder, chosen)
 
     def _able(self, actors):
-        """Return those of them who may run or, when nobody may, give up waiting."""
+        """Return those of them who may run or, when none may, give up waiting."""
         able = [each for each in actors if each.may_run]
         able = able or [each for each in actors if not each.is_over and each.may_give_up]
         if not able:
@@ -273,7 +273,7 @@ class Lock:
 
     def release(self):
         if self._owner is None:
-            raise RuntimeError("release of a lock that nobody holds")
+            raise RuntimeError("release of a lock that no actor holds")
         self._depth -= 1
         if self._depth == 0:
             self._owner = None

@@ -9,7 +9,7 @@
               what the process holds (`soak.Usage`) is compared with the pauses of the first rounds
 
 A real folder, real threads, the machine's clock. A message's body follows from its place, so that
-whoever reads it knows whether it is the right one.
+its reader knows whether it is the right one.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ class LogSoak:
         self.ending.wait(0.04)
 
     def _find_end(self, topic):
-        """Go on where the queues end: whether the batch that was refused is there, nobody said."""
-        ends = self._until(lambda: self._ends(topic), "nobody tells where the queues end")
+        """Go on where the queues end: whether the batch that was refused is there, was not said."""
+        ends = self._until(lambda: self._ends(topic), "no store tells where the queues end")
         for queue_id, end in enumerate(ends):
             place = topic, queue_id
             least, most = self.acknowledged[place], self.handed[place]
@@ -253,7 +253,7 @@ class LogSoak:
             place = answer.topic, answer.queue_id, message.offset
             assert message.offset == answer.first_offset + number, place
             if message.is_forgotten:
-                assert place in self.asked, (place, "forgotten, and nobody asked for it")
+                assert place in self.asked, (place, "forgotten, and no request asked for it")
             else:
                 assert message.body == body_of(*place), (place, message.body[:60])
         self.counts["read"] += len(answer)
@@ -364,7 +364,7 @@ class LogSoak:
 
     def forget_one(self, place, *, now):
         log, key = self.log, f"{place[1]}-{place[2]}"
-        self.asked.add(place)  # whoever reads it meanwhile may see either
+        self.asked.add(place)  # a reader may see either meanwhile
         receipt = log.forget(place[0], key=key, now=now)
         named = [tuple(each) for each in receipt.messages]
         assert named in ([], [place]), (place, named)
@@ -395,7 +395,7 @@ class LogSoak:
     # -- a pause -------------------------------------------------------------------------------------------
 
     def pause(self):
-        """The store is well and nobody works: all that was acknowledged is there, then all of it goes."""
+        """The store is well and no worker runs: all that was acknowledged is there, then all of it goes."""
         self.store.chances = {}
         self.store.end_outage()
         self.counts["faults"] += len(self.store.history)

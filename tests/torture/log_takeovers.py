@@ -167,7 +167,7 @@ class _Lineage:
         return self.take(takeover=True)
 
     def lose(self, log, turn):
-        """Its disk is gone, as far as anybody knows; it lives, and is found later."""
+        """Its disk is gone, as far as the others know; it lives, and is found later."""
         old, told = self.world, dict(self.world.handed)
         told = {queue: list(held) for queue, held in told.items()}
         old_disk = old.disk
@@ -181,7 +181,7 @@ class _Lineage:
     def take(self, *, takeover):
         """Open it on another disk, cut off at some call or not."""
         self.world = self.world.elsewhere()
-        if takeover == "lossy":  # of the others nobody knows
+        if takeover == "lossy":  # the others are not known
             held = self.world.held
             self.world.held = [each for each in held if each[1] in self.timers_promised]
         if self.source.random() < 0.6:

@@ -27,7 +27,7 @@ CHANCES = {
 CALLS = (
     "open", "write", "sync", "mapping_sync", "rename", "map", "reserve", "sync_folder", "unlink", "read",
 )  # fmt: skip
-# Half of the seeds keep everything until somebody expires it by hand.
+# Half of the seeds keep everything until an operator expires it by hand.
 RETENTIONS = (
     *({} for _ in range(3)),
     {"retention": 300.0},

@@ -5,7 +5,7 @@
     older owner, a process     appends, publishes ... stopped .................... goes on -> FencedError
     newest owner, this one                          takeover="lossy", appends .............. goes on
     its reader of the store    no message of the older owner's that was not published before the claim
-    the older one's folder     adopted: all that it acknowledged and nobody has, under its keys
+    the older one's folder     adopted: all that it acknowledged and no other has, under its keys
 
 The older owner is stopped from outside at a random moment, or stops itself at a random call on its disk or
 on the store: within a seal, an upload, a commit, its own opening. What it tells is acknowledged; when it is

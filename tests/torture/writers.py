@@ -170,7 +170,7 @@ def serve_until_killed(folder, nth, after, telling):
     from tierdex.settings import load_settings
 
     with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)  # the log: nobody reads it
+        os.dup2(nowhere.fileno(), 2)  # the log: it is not read
     keys = KeyFile(LocalFileSystem(), Path(folder, FILE_NAME), clock=SystemClock(), ids=SystemIds())
     filesystem = KillingFileSystem()
     filesystem.kill_at(nth, after=after)

@@ -99,7 +99,7 @@ def test_message_log_without_room_for_appends_is_not_ready_until_there_is_some()
     assert document["detail"].startswith("no-file: ")
     assert 'tierdex_log_not_ready{reason="no-file"} 1.0' in caller.get("/metrics").text
     world.disk.heal()
-    components_of(log).writing.tending.step()  # though nobody appends
+    components_of(log).writing.tending.step()  # though no caller appends
     assert caller.get("/readyz").status_code == 200
     log.close()
     assert_problem(caller.get("/readyz"), 503, "unavailable")

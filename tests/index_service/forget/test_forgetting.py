@@ -193,9 +193,9 @@ def test_request_waits_for_an_owner_that_has_not_published_and_names_it(two):
     assert [missing.file for missing in receipt.waiting] == ["node:b"]
     assert sorted(entry.offset for entry in receipt.entries) == [0, 1]
     b.refresh()
-    assert offsets(b.query("orders", key="K1")) == [7]  # what nobody has seen yet shows
+    assert offsets(b.query("orders", key="K1")) == [7]  # what no scan has seen yet shows
     world.step([b])  # acknowledges: rolls, publishes
-    with world.reader() as reader:  # the one who asked is gone: anybody goes on
+    with world.reader() as reader:  # the process that asked is gone: another goes on
         receipt = reader.resume_forgetting(receipt.forgetting)
         assert receipt.is_complete
         assert 7 in [entry.offset for entry in receipt.entries]

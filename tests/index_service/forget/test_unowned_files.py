@@ -132,7 +132,7 @@ def test_files_without_an_owner_are_written_anew_and_deleted_by_whoever_asks(wor
 
 def test_owner_that_comes_back_goes_on_with_what_was_written_in_its_name(world):
     assert world.forget().is_complete
-    with world.open("a", 2) as a:  # no take-over: nobody else has had the node
+    with world.open("a", 2) as a:  # no take-over: no other folder has had the node
         assert offsets(a.query("orders", key="K")) == []
         assert [o for o in offsets(a.query("orders", key="other")) if o < 10] == [1, 0]
         put(a, "K", 0)

@@ -296,7 +296,7 @@ def test_a_forgotten_topics_number_is_refused(puts, monkeypatch):
 
 
 def test_nothing_is_lost_between_threads_that_put_and_one_that_writes(puts):
-    """Each thread's puts are found once and in its order, whoever else puts or writes meanwhile."""
+    """Each thread's puts are found once and in its order, whatever other threads put or write meanwhile."""
     lock, stop = threading.Lock(), threading.Event()
 
     def put_all(thread):

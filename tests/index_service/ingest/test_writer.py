@@ -453,7 +453,7 @@ def test_a_writer_heals_itself_when_the_file_made_ahead_lost_its_name(make_index
     assert index.health() == []
     assert offsets(index.query("orders", key="A")) == list(range(30, -1, -1))
     folder = ready.parent
-    (folder / "7").unlink(missing_ok=True)  # of the operator; nobody of ours has it
+    (folder / "7").unlink(missing_ok=True)  # of the operator; no process of ours has it
     assert len(list(folder.iterdir())) == len(index.files())  # the late one did not stay
     index.flush("disk")
     index.close()

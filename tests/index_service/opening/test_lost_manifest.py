@@ -131,7 +131,7 @@ def test_objects_that_an_accepted_rollback_orphaned_stay_until_the_operator_says
         index.run_compaction()
     assert files(published) == before
     assert "tierdex compact --yes" in index.compaction_status()["orphans_kept"]
-    components_of(index).writing.compactor.store.step()  # in the background nobody says yes
+    components_of(index).writing.compactor.store.step()  # in the background no operator says yes
     assert files(published) == before
     for _ in range(2):
         clock.advance(8000)

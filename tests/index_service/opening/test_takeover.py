@@ -1,4 +1,4 @@
-"""Who gets a node: the folder that had it last, an heir of a silent owner, or whoever is told to take it."""
+"""Who gets a node: the folder that had it last, an heir of a silent owner, or one that is told to take it."""
 
 from __future__ import annotations
 

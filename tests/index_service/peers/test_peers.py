@@ -319,7 +319,7 @@ def test_an_owner_of_before_does_not_answer_for_the_one_that_took_over():
     first = OwnerAddress("a", 1, "01" * 16, 1, "http://a")
     answered = PeerRound(ages=ages(1), given_by=[first])
     assert answered.answered == {"a"}
-    assert answered.as_of() == 1000  # a takeover since would be somebody else's puts
+    assert answered.as_of() == 1000  # puts after a takeover would be another owner's
     fenced = PeerRound(ages=ages(2), given_by=[first])
     assert fenced.answered == set()
     assert fenced.as_of() == 500
@@ -370,7 +370,7 @@ def test_a_peer_asks_nobody_and_no_address_that_a_question_names(tmp_path, liar)
     url = f"http://127.0.0.1:{liar.server_address[1]}"
     lies = {"peers": "auto", "peer_allow": ["127.0.0.1"]}
     with (
-        serving(tmp_path, "b", url=url),  # whoever asks b asks the liar
+        serving(tmp_path, "b", url=url),  # a reader that asks b asks the liar
         serving(tmp_path, "a", **lies) as server,
         Client(server.url) as client,
     ):

@@ -86,7 +86,7 @@ def test_form_that_is_unknown_is_refused_by_name(form, index):
 
 def test_range_is_widened_by_the_slack_and_stays_within_the_callers():
     asked = load_settings(id_time_slack=2.0), "t", ulid(NOW)
-    assert narrow(*asked, (None, None)) is None  # off, as long as nobody asks
+    assert narrow(*asked, (None, None)) is None  # off, as long as no query asks
     assert narrow(*asked, (None, None), "ulid") == ("ulid", NOW - 2000, NOW + 2000)
     assert narrow(*asked, (NOW, NOW + 10**6), "ulid") == ("ulid", NOW, NOW + 2000)
     assert narrow(*asked, (NOW + 2001, None), "ulid") is None  # nothing of it: asked as it is

@@ -25,7 +25,7 @@ ROWS_BEGIN = layout.rows_position(SLOTS)
 
 @pytest.fixture
 def batches(tmp_path):
-    """A file of four batches that nobody closed, and its published rows after each."""
+    """A file of four batches that was not closed, and its published rows after each."""
     file = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=100)
     published = [0]
     for number in range(4):

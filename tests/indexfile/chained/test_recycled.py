@@ -1,4 +1,4 @@
-"""A file made of another's blocks is a new file, byte for byte; and nobody else may have the old one."""
+"""A file made of another's blocks is a new file, byte for byte; and no reader may have the old one."""
 
 import mmap
 import os
@@ -39,7 +39,7 @@ def put_some(file, first=0) -> None:
 
 @pytest.fixture
 def old(tmp_path):
-    """The path of a sealed file that nobody needs any more."""
+    """The path of a sealed file that is needed no more."""
     file = make_file(tmp_path / "old", slot_count=SLOTS, item_capacity=CAPACITY, uuid=b"o" * 16)
     put_some(file, first=50_000)
     put_some(file, first=90_000)

@@ -77,7 +77,7 @@ def test_closed_file_reserves_nothing(tmp_path):
 
 
 def test_append_waits_for_no_more_than_one_step_of_who_reserves_ahead(tmp_path):
-    """Who reserves ahead takes the lock again at once; whoever waits for it goes first."""
+    """Who reserves ahead takes the lock again at once; a thread that waits for it goes first."""
     blocks = make_file(tmp_path / "file", slot_count=SLOTS, item_capacity=1_000_000)._blocks
     append = threading.Thread(target=blocks.make_room, args=(blocks.end + (16 << 20),), daemon=True)
     reserve_up_to, by = blocks._reserve_up_to, []

@@ -1,4 +1,4 @@
-"""The next file is ordered after all before it, even when nobody can tell but the folder's note."""
+"""The next file is ordered after all before it, even when the folder's note alone can tell."""
 
 from __future__ import annotations
 

@@ -466,7 +466,7 @@ def draft(state):
         ([18], 19),  # 19 repeats it
         ([18, 19], 17),
         (list(range(1, 20)), 0),
-        ([9, 12], 19),  # below the newest checkpoint: nobody needs them
+        ([9, 12], 19),  # below the newest checkpoint: not needed
     ],
 )
 def test_accepted_rollback_goes_on_above_every_number_known(store, lost, kept):

@@ -1,4 +1,4 @@
-"""Blocks of a journal that nobody needs any more are the next one's, and give nothing of their old life."""
+"""Blocks of a journal that is needed no more are the next one's, and give nothing of their old life."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_failing_calls_leave_a_log_that_recovers():
 
 
 def test_journal_that_is_read_is_not_recycled():
-    """In this process by a query that began before, in another by whoever has it mapped."""
+    """In this process by a query that began before, in another that has it mapped."""
     story = Story()
     log = open_log(story.disk)
     story.fill(log, "old", 3)

@@ -279,7 +279,7 @@ def test_a_body_that_is_lent_is_given_back(log):
     append(log, body=body)
     with pytest.raises(InvalidRequestError):
         append(log, body=body, queue_id=-1)
-    body.extend(b" and grown")  # BufferError while somebody holds it
+    body.extend(b" and grown")  # BufferError while a thread holds it
     assert last(log, {})[2] == b"lent"
 
 
@@ -302,7 +302,7 @@ def test_many_singles_fill_stages_journals_and_chunks(log):
 
 
 def test_who_finds_the_lock_held_is_committed_by_the_thread(log, monkeypatch):
-    """The one who holds it need not be at a commit, and then wakes nobody."""
+    """The one who holds it need not be at a commit, and then wakes no thread."""
     monkeypatch.setattr(committer_module, "_IDLE_S", 3600.0)
     log.append(topic="t", queue_id=0, body=b"from now on the thread sleeps long")
     commit_lock = components_of(log).writing.committer.commit_lock
@@ -315,4 +315,4 @@ def test_who_finds_the_lock_held_is_committed_by_the_thread(log, monkeypatch):
             while log.end_offset("t", 0, level="received") < 3 + i:
                 pass
         waiting.join(PATIENCE_S)
-        assert not waiting.is_alive(), "nobody commits"
+        assert not waiting.is_alive(), "no thread commits"

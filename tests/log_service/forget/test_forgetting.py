@@ -27,7 +27,7 @@ from tierdex.testing.faulty_store import FaultyStore
 
 HOUR_MS = 3_600_000
 QUEUE = ("orders", 0)
-SECRET = sha512(b"a body that nobody may read again").digest()  # no codec makes it shorter
+SECRET = sha512(b"a body that no reader may read again").digest()  # no codec makes it shorter
 
 
 def shown(log, queue=QUEUE):

@@ -246,7 +246,7 @@ def test_reader_of_another_process_finds_what_is_indexed_and_what_is_not_yet():
     writer, world.disk = world.disk, world.disk.other_process()
     reader = world.open(read_only=True)
     world.look(reader)
-    for i in range(20, 40):  # not dispatched before somebody asks the writer
+    for i in range(20, 40):  # not dispatched before a reader asks the writer
         world.append(log, ("a", i % 3), b"%d" % i, ["k", f"k{i % 4}"], f"id-{i}")
     world.look(reader)
     assert reader.index.query("a", key="k", max_count=99).entries != []

@@ -138,7 +138,9 @@ def test_end_offsets_follow_the_levels(log):
     ]
     for visible, count in (("received", 3), ("os", 2), ("disk", 1)):
         assert len(log.read("a", 0, 0, visible=visible)) == count
-    assert len(log.read("a", 0, 0)) == 1, "by default nobody sees what a power cut could take back"
+    assert len(log.read("a", 0, 0)) == 1, (
+        "by default no reader sees what a power cut could take back"
+    )
     log.flush("os")
     assert log.end_offset("a", 0, level="os") == 3
     log.flush()

@@ -350,7 +350,7 @@ def test_messages_that_expired_unpublished_leave_no_gap_in_the_store(world):
         log.roll()
         with contextlib.suppress(UnavailableError):
             log.run_compaction()
-        world.expire(log)  # of the second file nobody knows
+        world.expire(log)  # the second file is known to no owner
     fill(world, log, 12)
     publish(log)
     begins = {queue: log.begin_offset(*queue) for queue in QUEUES}
@@ -499,7 +499,7 @@ def test_folder_that_gets_its_log_back_keeps_nothing_of_files_that_went_meanwhil
     back = other.elsewhere()
     back.disk = world.disk
     with world.store.outage(), contextlib.suppress(UnavailableError):
-        back.open(takeover=True)  # nobody says what is listed
+        back.open(takeover=True)  # no answer says what is listed
     assert kept_tails(back) == kept
     log = back.open(takeover=True)
     log.index.refresh()
@@ -547,7 +547,7 @@ def test_adopted_queue_of_which_all_was_published_goes_on_behind_it(world, fault
     log = world.open()
     fill(world, log, 6)
     log.roll()
-    if fault is not None:  # listed, and nobody heard so
+    if fault is not None:  # listed, and no owner heard so
         world.store.fail("put_if_absent", nth=1, fault=fault)
     with contextlib.suppress(UnavailableError):
         log.run_compaction()
@@ -566,7 +566,7 @@ def test_file_of_messages_keeps_its_number_which_another_kind_of_file_has_too(wo
     world.expire(log)
     (notes,) = state_of(world.store).files_of(NOTES_KIND).values()
     log.close()
-    with world.store.outage():  # nobody tells the number, and the clock was set back
+    with world.store.outage():  # no store tells the number, and the clock was set back
         log = MessageLog.open(
             DATA, filesystem=world.disk, store=world.store, clock=ManualClock(notes.number), node="n",
             disk_reserve_bytes=0, **SMALL | TINY_INDEX,

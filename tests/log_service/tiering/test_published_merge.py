@@ -301,8 +301,10 @@ def test_index_keeps_its_entries_after_a_merged_file_has_expired(world):
     log.expire(before=world.now_ms)
     assert log_rows(world) == []
     world.advance(log, 601_000)
-    log.run_compaction()  # nobody knows the sources any more
-    publish_file(world, log, 5)  # what is published is noted anew: without files that nobody lists
+    log.run_compaction()  # the sources are known no more
+    publish_file(
+        world, log, 5
+    )  # what is published is noted anew: without files that no manifest lists
     held = [info.item_count for info in log.index.files()]
     log.close()
     log = world.open(item_capacity=10_000, **FOUR)

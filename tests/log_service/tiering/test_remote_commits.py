@@ -246,7 +246,7 @@ def test_rolled_journal_is_published_though_nothing_more_is_appended(tmp_path):
             time.sleep(0.01)
         log.roll()
         while states(log) != ["uploaded"]:
-            assert time.monotonic() < deadline, "nobody looks at it any more"
+            assert time.monotonic() < deadline, "no thread looks at it any more"
             time.sleep(0.01)
 
 

@@ -216,7 +216,7 @@ def test_failed_sync_makes_the_journal_suspect_until_it_is_recovered():
 
 
 def test_what_a_failed_sync_lost_for_good_is_a_suffix():
-    """The kernel let go of the clean pages before anybody wrote them again."""
+    """The kernel let go of the clean pages before they were written again."""
     disk = SimulatedFileSystem()
     make_durable_folder(disk, FOLDER)
     journal = make_journal(PATH, filesystem=disk)

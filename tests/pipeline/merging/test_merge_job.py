@@ -1,4 +1,4 @@
-"""Merges change how files lie, never what is found, whoever reads or writes meanwhile."""
+"""Merges change how files lie, never what is found, whatever is read or written meanwhile."""
 
 from __future__ import annotations
 

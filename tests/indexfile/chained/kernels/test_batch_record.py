@@ -22,7 +22,7 @@ from tierdex.indexfile.layout import Form
 from tierdex.indexfile.schema import MESSAGE_SCHEMA, Schema, SchemaField
 
 ROWS = 12
-GUARD = 64  # bytes behind the last row that nobody may touch
+GUARD = 64  # bytes behind the last row that no kernel may touch
 SCHEMAS = {
     24: Schema(),
     32: Schema((SchemaField("place", "<i8"),)),
