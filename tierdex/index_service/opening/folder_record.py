@@ -36,7 +36,7 @@ _NUMBERS_AHEAD_MS: Final = (
 )
 
 
-def make_folder_voice(
+def make_folder_record(
     paths: DataPaths, view: View, claiming: Claiming, time: StoreTime, unpublished: UnpublishedFiles
 ) -> OwnerRecord:
     """Return the voice of the folder's owner. Call it before the folder is recovered."""

@@ -47,7 +47,7 @@ from tierdex.index_service.opening.components import (
     start_threads,
 )
 from tierdex.index_service.opening.folder_owner import FolderOwner
-from tierdex.index_service.opening.folder_record import make_folder_voice
+from tierdex.index_service.opening.folder_record import make_folder_record
 from tierdex.index_service.opening.folder_store import note_store
 from tierdex.index_service.opening.maintenance import Maintenance, PutFlusher, WriterTending
 from tierdex.index_service.opening.open_view import close_view, open_view
@@ -166,7 +166,7 @@ class _OwnerOpening:
             self._on_claimed,
             ClaimTerms(
                 memory=FolderOwner(seams.filesystem, paths.root, settings.node),
-                voice=make_folder_voice(paths, view, claiming, time, self._unpublished),
+                voice=make_folder_record(paths, view, claiming, time, self._unpublished),
                 takeover_after_s=settings.takeover_after,
                 takeover=claiming.takeover,
                 accept_rollback=claiming.accept_rollback,
