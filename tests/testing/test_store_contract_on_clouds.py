@@ -36,19 +36,22 @@ class CloudContract(StoreContract):
     big_bytes = 20 << 20  # three parts
 
 
+@pytest.mark.radosgw
 class TestStoreOfObstore(CloudContract):
+    many_keys = 130
+
     @pytest.fixture
-    def store(self, moto_server):
-        settings, name = load_settings(), moto_server.make_bucket()
+    def store(self, radosgw):
+        settings, name = load_settings(), radosgw.make_bucket()
 
         def make(**options):
             return S3Store(
-                name, endpoint=moto_server.endpoint_url, region="us-east-1",
+                name, endpoint=radosgw.endpoint_url, region="us-east-1",
                 access_key_id=ACCESS_KEY, secret_access_key=SECRET_KEY, **options,
             )  # fmt: skip
 
-        clients = make_clients(make, settings, moto_server.endpoint_url)
-        bucket = Bucket(*clients, f"s3://{name}", f"s3://{name}", moto_server.endpoint_url)
+        clients = make_clients(make, settings, radosgw.endpoint_url)
+        bucket = Bucket(*clients, f"s3://{name}", f"s3://{name}", radosgw.endpoint_url)
         return CloudStore(bucket, multipart_bytes=MULTIPART_BYTES, timeout_s=20.0)
 
 

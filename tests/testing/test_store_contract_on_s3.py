@@ -35,6 +35,8 @@ class S3Contract(StoreContract):
 
 class TestS3StoreOnMoto(S3Contract):
     server = "moto_server"
+    # moto looks for the object and then writes it, in several threads: two may win. radosgw shows ours.
+    test_put_if_absent_of_many_threads_has_one_winner = None
 
 
 @pytest.mark.radosgw
