@@ -115,9 +115,9 @@ class Index(OperatedIndex):
     ) -> Index:
         """Open the data folder `data` (created when absent) over `store`.
 
-        `store` is a folder, or a file://, memory:// or s3:// URL; None: the one that the folder was opened
-        with first, in a new folder `DATA/store`. Another one is refused. Without `data` the index is
-        read-only. Any setting is a keyword (see settings.py). `clock`, `ids`,
+        `store` is a folder, or a file://, memory://, s3://, gs:// or az:// URL; None: the one that the
+        folder was opened with first, in a new folder `DATA/store`. Another one is refused. Without `data`
+        the index is read-only. Any setting is a keyword (see settings.py). `clock`, `ids`,
         `filesystem` and `executor` are seams for tests and simulations. A folder belongs to one
         node, whose name it remembers; `adopt` publishes its files under another one. A node whose
         owner had a heartbeat within `takeover_after` is taken over only with `takeover`; the
