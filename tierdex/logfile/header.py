@@ -1,4 +1,4 @@
-"""The header of a log file: encode, decode, and what is plausible.
+"""The header of a log file, and what its writer's caller added: encode, decode, and what is plausible.
 
 Everything in it is fixed at the file's birth, but for the predecessor's record of a journal. Sizes are
 checked here before memory is allocated by them. Depends on filesystem, layout and fileparts.
@@ -6,8 +6,9 @@ checked here before memory is allocated by them. Depends on filesystem, layout a
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -104,3 +105,14 @@ def check_sizes(header: LogHeader, path: object) -> None:
             raise CorruptFileError(path, "a journal has pages")
     elif capacity or not layout.PAGE_BYTES_MIN <= page_bytes <= layout.PAGE_BYTES_MAX:
         raise CorruptFileError(path, f"implausible page size {page_bytes} or capacity {capacity}")
+
+
+def decode_extra(data: bytes, path: object) -> dict[str, Any]:
+    """Return what the caller of a file's writer added, JSON's. Raises CorruptFileError."""
+    try:
+        extra = json.loads(data)
+    except ValueError as error:
+        raise CorruptFileError(path, f"extra: {error}") from error
+    if not isinstance(extra, dict):
+        raise CorruptFileError(path, "extra is not an object")
+    return extra

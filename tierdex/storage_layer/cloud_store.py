@@ -116,13 +116,13 @@ class CloudStore:
         return body
 
     def put(self, key: str, data: Buffer) -> None:
-        with self._writing(key):
+        with self._in_bucket(check_key(key)):
             self._verbs.put(self._bucket.client, key, bytes(data), use_multipart=False)
 
     def put_if_absent(self, key: str, data: Buffer) -> None:
         body = bytes(data)
         try:
-            with self._writing(key):
+            with self._in_bucket(check_key(key)):
                 self._verbs.put(self._bucket.client, key, body, mode="create")
         except AlreadyExistsError:
             try:
@@ -143,7 +143,9 @@ class CloudStore:
             for position in range(0, length, PART_BYTES):
                 yield read_source(source, position, min(PART_BYTES, length - position))
 
-        with self._writing(key):  # an error of the source ends the upload, and comes out as it is
+        with self._in_bucket(
+            check_key(key)
+        ):  # an error of the source ends the upload, and comes out as it is
             self._verbs.put(
                 self._bucket.upload_client, key, parts(),
                 chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE,
@@ -194,13 +196,8 @@ class CloudStore:
         return f"{self._bucket.url}/{key}"
 
     @contextlib.contextmanager
-    def _writing(self, key: str) -> Iterator[None]:
-        """Translate the errors of a write. One of an object that is not there means the bucket."""
-        with self._in_bucket(check_key(key)):
-            yield
-
-    @contextlib.contextmanager
     def _in_bucket(self, key: str) -> Iterator[None]:
+        """Translate the errors of a write or a list: what is not there is the bucket, never the object."""
         try:
             with translated(self._where(key)):
                 yield

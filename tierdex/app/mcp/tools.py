@@ -27,6 +27,9 @@ _MOST: Final = 20
 
 Topic = Annotated[str, Field(description="topic of the log; `topics` lists them")]
 Key = Annotated[str, Field(description="key of the message, exactly as it was sent")]
+TopicOfKey = Annotated[str | None, Field(description="topic of the key; not with message_id")]
+KeyInTopic = Annotated[str | None, Field(description="key, exactly as it was sent")]
+MessageId = Annotated[str | None, Field(description="instead of topic and key")]
 Moment = Annotated[
     str | None, Field(description="ISO 8601, milliseconds since 1970, or back from now: 7d, 12h")
 ]
@@ -42,11 +45,9 @@ class Tools:
 
     async def find_message(
         self,
-        topic: Annotated[
-            str | None, Field(description="topic of the key; not with message_id")
-        ] = None,
-        key: Annotated[str | None, Field(description="key, exactly as it was sent")] = None,
-        message_id: Annotated[str | None, Field(description="instead of topic and key")] = None,
+        topic: TopicOfKey = None,
+        key: KeyInTopic = None,
+        message_id: MessageId = None,
         begin: Moment = None,
         end: Moment = None,
         max_count: Count = _MOST,
@@ -85,11 +86,9 @@ class Tools:
 
     async def explain(
         self,
-        topic: Annotated[
-            str | None, Field(description="topic of the key; not with message_id")
-        ] = None,
-        key: Annotated[str | None, Field(description="key, exactly as it was sent")] = None,
-        message_id: Annotated[str | None, Field(description="instead of topic and key")] = None,
+        topic: TopicOfKey = None,
+        key: KeyInTopic = None,
+        message_id: MessageId = None,
         begin: Moment = None,
         end: Moment = None,
     ) -> dict[str, Any]:

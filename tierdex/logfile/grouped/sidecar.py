@@ -10,7 +10,6 @@ Depends on blocks, fileparts, header, layout, messages, queue_groups, topics and
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +25,7 @@ from tierdex.logfile import layout
 from tierdex.logfile.blocks import CheckedBlocks
 from tierdex.logfile.grouped.kernels import directory as k
 from tierdex.logfile.grouped.queue_groups import QueueRows
-from tierdex.logfile.header import LogHeader, decode_log_header
+from tierdex.logfile.header import LogHeader, decode_extra, decode_log_header
 from tierdex.logfile.kernels.blocks import SOUND
 from tierdex.logfile.kernels.queue_hash import queue_hash
 from tierdex.logfile.layout import Form
@@ -128,13 +127,7 @@ class GroupedSidecar:
     @cached_property
     def extra(self) -> dict[str, Any]:
         """What the writer's caller added."""
-        try:
-            extra = json.loads(self._part(Part.EXTRA))
-        except ValueError as error:
-            raise CorruptFileError(self.path, f"extra: {error}") from error
-        if not isinstance(extra, dict):
-            raise CorruptFileError(self.path, "extra is not an object")
-        return extra
+        return decode_extra(self._part(Part.EXTRA), self.path)
 
     def queue_table(self) -> Buffer | None:
         """Return the verified queue table that the file carries, None when it has none."""

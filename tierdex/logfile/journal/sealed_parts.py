@@ -8,7 +8,6 @@ Depends on blocks, fileparts, header, scan, topics, layout and kernels.
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from tierdex.fileparts.memory import address
 from tierdex.fileparts.predecessor import Predecessor
 from tierdex.logfile import layout
 from tierdex.logfile.blocks import CheckedBlocks
+from tierdex.logfile.header import decode_extra
 from tierdex.logfile.journal.kernels import sealed as k
 from tierdex.logfile.journal.scan import EMPTY_END, BatchEnd
 from tierdex.logfile.layout import Form
@@ -120,13 +120,7 @@ class SealedParts:
     @cached_property
     def extra(self) -> dict[str, Any]:
         """What the caller of `seal` added."""
-        try:
-            extra = json.loads(self._part(Part.EXTRA))
-        except ValueError as error:
-            raise CorruptFileError(self.path, f"extra: {error}") from error
-        if not isinstance(extra, dict):
-            raise CorruptFileError(self.path, "extra is not an object")
-        return extra
+        return decode_extra(self._part(Part.EXTRA), self.path)
 
     def queues(self) -> np.ndarray:
         """Return all queues (layout.JOURNAL_QUEUE), verified. Raises CorruptFileError."""

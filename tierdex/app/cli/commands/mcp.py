@@ -1,6 +1,6 @@
 """`tierdex mcp`: lookups for an assistant that speaks the Model Context Protocol over stdin and stdout.
 
-Depends on errors, app.http, app.logs, app.mcp, index_service and the rest of app.cli.
+Depends on errors, app.http, app.logs, app.mcp and the rest of app.cli.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from typing import Any
 import anyio
 
 from tierdex import __version__
+from tierdex.app.cli.commands.serve import Served
 from tierdex.app.cli.inputs.opening import (
     Target,
-    holds_log,
-    opened_log,
     opened_messages,
     show_settings,
-    stores_log,
 )
 from tierdex.errors import InvalidRequestError, NotFoundError
 
@@ -56,18 +54,17 @@ def _in_process(target: Target, opened: ExitStack) -> Any:
     from tierdex.app.http.application import create_app
     from tierdex.app.http.server_settings import load_server_settings
     from tierdex.app.logs import make_logger
-    from tierdex.index_service.index import Index
 
     settings = target.settings
     showing = show_settings(settings)
     if target.folder is not None and not target.folder.is_dir():
         raise NotFoundError(f"there is no data folder {target.folder}")
-    index = opened.enter_context(
-        Index.open(target.folder, store=target.store, read_only=True, **settings)
-    )
-    has_log = holds_log(target.folder) if target.folder is not None else stores_log(target)
-    log = opened.enter_context(opened_log(target, {})) if has_log else None
-    messages = opened.enter_context(opened_messages(target, showing))
+    served = Served(target.folder, target.store, {**settings, "read_only": True})
+    index, log = served.open()
+    for each in (index, log):
+        if each is not None:
+            opened.callback(each.close)
+    messages = opened.enter_context(opened_messages(target, showing, log))
     server = load_server_settings(log_requests=False)
     app = create_app(index, server, log=log, messages=messages, logger=make_logger())
     return httpx2.ASGITransport(app=app)

@@ -213,9 +213,12 @@ def show_settings(settings: dict[str, Any]) -> ShowSettings:
 
 
 @contextmanager
-def opened_messages(target: Target, showing: ShowSettings) -> Iterator[MessageFetcher]:
+def opened_messages(
+    target: Target, showing: ShowSettings, log: MessageLog | None = None
+) -> Iterator[MessageFetcher]:
     """Open what fetches the messages of entries of a data folder or a store, and close it at the end.
 
+    `log` is its message log, if the caller has it open: it is opened here otherwise.
     Files that entries name are read as well: the user is at this machine. Without a data folder nothing says
     how rows of messages were loaded or which log was followed; the store's own message log is asked, and the
     tables whose states it has.
@@ -229,8 +232,7 @@ def opened_messages(target: Target, showing: ShowSettings) -> Iterator[MessageFe
     register = None if data is None else LoadRegister(LocalFileSystem(), data)
     rows = LoadedRows(LocalFileSystem(), register, named=True)
     with ExitStack() as exits:
-        log = None
-        if holds_log(data) if data is not None else stores_log(target):
+        if log is None and (holds_log(data) if data is not None else stores_log(target)):
             log = exits.enter_context(opened_log(target, {}))
         tables = None
         if data is None and target.store is not None:
