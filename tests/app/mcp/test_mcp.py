@@ -147,3 +147,18 @@ def test_incomplete_answer_says_that_nothing_follows_from_it():
         "INCOMPLETE. No entry was found for the key k in topic t, which does NOT mean"
     )
     assert "17-a" in said
+
+
+def test_range_of_time_is_part_of_what_was_never_put(folder):
+    asked = {"topic": "orders", "key": "A-0", "begin": "2001-01-01", "end": "2001-12-31"}
+    found = given(ask(by_stdio("--data", str(folder)), "find_message", **asked))
+    assert found["entries"] == []
+    assert "in topic orders with a time from 2001-01-01 to 2001-12-31." in found["says"]
+
+
+def test_page_without_entries_is_not_the_end():
+    answer = {"entries": [], "complete": True, "missing": [], "next_cursor": "c", "as_of": 0}
+    said = told(answer, "the key k in topic t")
+    assert said.startswith(
+        "COMPLETE. 0 entries were found for the key k in topic t. There are more"
+    )

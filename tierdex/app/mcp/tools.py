@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 INSTRUCTIONS: Final = (
     "Tierdex knows where every message of a log lies, by key (an order number, say) and by message ID. Read "
     "`says` of each answer first: only a COMPLETE answer without entries means that nothing was sent. An "
-    "INCOMPLETE one names what could not be read; say so, and do not conclude that something is absent."
+    "INCOMPLETE one names what could not be read; say so, and do not conclude that something is absent. What "
+    "retention removed, or was asked to be forgotten, counts as never put."
 )
 _MOST: Final = 20
 
@@ -60,7 +61,7 @@ class Tools:
         }  # fmt: skip
         answer = await self._ask("/v1/entries", {**asked, "message": "true" if show else None})
         name = f"message ID {message_id}" if key is None else f"key {key} in topic {topic}"
-        return {"says": told(answer, f"the {name}"), **answer}
+        return {"says": told(answer, f"the {name}{_within(begin, end)}"), **answer}
 
     async def journey(
         self, key: Key, begin: Moment = None, end: Moment = None, max_count: Count = _MOST
@@ -68,7 +69,7 @@ class Tools:
         """Follow one key over all topics, in order of time: what became of an order."""
         asked = {"key": key, "begin": begin, "end": end, "max_count": max_count, "message": "true"}
         answer = await self._ask("/v1/journeys", asked)
-        return {"says": told(answer, f"the key {key} in any topic"), **answer}
+        return {"says": told(answer, f"the key {key} in any topic{_within(begin, end)}"), **answer}
 
     async def read_queue(
         self,
@@ -98,7 +99,7 @@ class Tools:
             "explain": "true", "max_count": 1,
         }  # fmt: skip
         answer = await self._ask("/v1/entries", asked)
-        return {"says": told(answer, "that name"), **answer}
+        return {"says": told(answer, f"that name{_within(begin, end)}"), **answer}
 
     async def topics(self) -> dict[str, Any]:
         """List the topics that can be looked up, with the times of their first and last entries."""
@@ -110,23 +111,23 @@ class Tools:
 
 def told(answer: dict[str, Any], what: str) -> str:
     """Return what an answer means, in a sentence or two."""
-    count = len(answer["entries"])
+    count, more = len(answer["entries"]), ""
     if answer["complete"]:
-        found = (
-            f"{count} entries were found for {what}."
-            if count
-            else f"Nothing was ever put for {what}."
-        )
-        more = (
-            " There are more: ask for a larger max_count or a shorter range."
-            if _has_more(answer)
-            else ""
-        )
-        return f"COMPLETE. {found}{more} {_standing(answer)}"
+        if _has_more(answer):  # perhaps without an entry so far
+            more = " There are more: ask for a larger max_count or a shorter range."
+        found = f"{count} entries were found" if count or more else "Nothing was ever put"
+        return f"COMPLETE. {found} for {what}.{more} {_standing(answer)}"
     found = f"{count} entries were found for {what}, and there may be others" if count else (
         f"No entry was found for {what}, which does NOT mean that there is none"
     )  # fmt: skip
     return f"INCOMPLETE. {found}: {_missing(answer)} {_standing(answer)}"
+
+
+def _within(begin: str | None, end: str | None) -> str:
+    """Return the range of time that a lookup was narrowed to, as a part of what it asked for."""
+    if begin is None and end is None:
+        return ""
+    return f" with a time from {begin or 'the first'} to {end or 'the last'}"
 
 
 def _has_more(answer: dict[str, Any]) -> bool:
