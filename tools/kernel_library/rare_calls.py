@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numba import types
 
+from tierdex.fileparts.kernels.intrinsics import HAS_SSE42_CRC
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,6 +23,14 @@ _FLAGS, _I4S, _I8S, _I8_ROWS, _U8_ROWS = (
         (types.boolean, 1), (types.int32, 1), (types.int64, 1), (types.int64, 2), (types.uint64, 2),
     )
 )  # fmt: skip
+
+
+# Kernels that Python names and that this kind of machine cannot run: their code does not compile here.
+OF_OTHER_MACHINES: Final = (
+    frozenset()
+    if HAS_SSE42_CRC
+    else frozenset({"tierdex.fileparts.kernels.checksum.crc32c_by_instruction"})
+)
 
 
 def _queue_table() -> Any:
@@ -74,6 +84,8 @@ def rare_calls() -> list[tuple[Any, tuple[Any, ...]]]:
     """Return the dispatchers of these kernels with the types, compiled."""
     found = []
     for name, signature in _CALLS.items():
+        if name in OF_OTHER_MACHINES:
+            continue
         module, _, function = name.rpartition(".")
         dispatcher = getattr(importlib.import_module(module), function)
         dispatcher.compile(signature())
