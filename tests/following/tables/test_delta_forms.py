@@ -7,8 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-import tierdex
-from tests.following.tables.answers import SMALL, faults, index_once, keys_of
+from tests.following.tables.answers import faults, index_once, keys_of
 from tests.following.tables.delta_files import MAPPED, add, column, commit, head
 from tests.following.tables.test_lake_suite import rows_at
 from tierdex.errors import InvalidRequestError
@@ -25,12 +24,6 @@ IDS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 @pytest.fixture
 def root(tmp_path):
     return tmp_path / "orders"
-
-
-@pytest.fixture
-def index(tmp_path):
-    with tierdex.Index.open(tmp_path / "data", **SMALL) as opened:
-        yield opened
 
 
 def agrees(index, root, column, topic="t"):

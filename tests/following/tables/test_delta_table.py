@@ -31,12 +31,6 @@ def path(tmp_path):
     return tmp_path / "orders"
 
 
-@pytest.fixture
-def index(tmp_path):
-    with tierdex.Index.open(tmp_path / "data", **SMALL) as opened:
-        yield opened
-
-
 def table_of(path):
     return deltalake.DeltaTable(path)
 

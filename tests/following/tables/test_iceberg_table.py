@@ -8,8 +8,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-import tierdex
-from tests.following.tables.answers import SMALL, faults, index_once, keys_of
+from tests.following.tables.answers import faults, index_once, keys_of
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.resolving.message_fetcher import MessageFetcher
 from tierdex.resolving.show_settings import ShowSettings
@@ -24,12 +23,6 @@ def rows(begin, end):
     return pa.table(
         [list(numbers), names, [date(2024, 1, 1 + n % 3) for n in numbers]], schema=SCHEMA
     )
-
-
-@pytest.fixture
-def index(tmp_path):
-    with tierdex.Index.open(tmp_path / "data", **SMALL) as opened:
-        yield opened
 
 
 @pytest.fixture
