@@ -30,6 +30,7 @@ LAYOUT_MODULES = (
     "indexfile/layout.py",
     "logfile/layout.py",
     "rocketmq/layout.py",
+    "following/sources/rocketmq_message.py",
     "app/http/codecs/arrow_stream.py",
     "index_service/requests/cursor.py",
 )

@@ -15,6 +15,7 @@ ALLOWED_SKIPS = (
     r"(radosgw|chromium|redis-server|nats-server|rabbitmq-server) cannot be installed here",
     r"(promtool|systemd-analyze|nginx) cannot be installed here",
     r"needs a real Kafka broker, which needs Maven and Java",
+    r"needs a real RocketMQ broker, which needs Maven, Java and a network",
     r"npm is not here",
     r"shared/lake-tables is not there",
     r"(Azurite|fake-gcs-server) is not installed here: make clouds",

@@ -8,6 +8,7 @@ from tests.servers.kafka import running_kafka
 from tests.servers.nats import running_nats
 from tests.servers.rabbitmq import running_rabbitmq
 from tests.servers.redis import running_redis
+from tests.servers.rocketmq import running_rocketmq
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +37,10 @@ def rabbitmq(tmp_path_factory):
     """A RabbitMQ server (`tests.servers.rabbitmq.RabbitServer`)."""
     with running_rabbitmq(tmp_path_factory.mktemp("rabbitmq")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def rocketmq(tmp_path_factory):
+    """A RocketMQ broker (`tests.servers.rocketmq.RocketTopics`)."""
+    with running_rocketmq(tmp_path_factory.mktemp("rocketmq")) as topics:
+        yield topics

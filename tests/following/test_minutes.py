@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ WRITTEN = {
         ("127.0.0.1:5552", "{host}:{port}"),
         ('"127.0.0.1", 5552', '"{host}", {port}'),
     ],
+    "rocketmq": [("127.0.0.1:9876", "{host}:{port}"), ("mqadmin ", "{admin} ")],
     "redis": [("127.0.0.1:6379", "{host}:{port}"), ('"127.0.0.1", 6379', '"{host}", {port}')],
 }
 
@@ -37,14 +39,16 @@ def minutes(page, kind):
     ]
 
 
-MINUTES = {kind: minutes("follow.md", kind) for kind in WRITTEN}
+PAGES = {"rocketmq": "rocketmq.md"}
+MINUTES = {kind: minutes(PAGES.get(kind, "follow.md"), kind) for kind in WRITTEN}
 RECIPE = minutes("spark.md", "kafka on Spark")
 
 
 def run_minute(blocks, server, written, folder):
     (folder / ".venv").symlink_to(Path(sys.executable).parents[1])
     host, _, port = server.address.partition(":")
-    here = {each: form.format(host=host, port=port) for each, form in written}
+    admin = shlex.join(server.admin) if hasattr(server, "admin") else ""
+    here = {each: form.format(host=host, port=port, admin=admin) for each, form in written}
     assert blocks
     for block in blocks:
         output = run_block(block, folder, here)

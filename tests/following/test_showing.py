@@ -78,7 +78,7 @@ def test_message_is_shown_until_its_log_has_it_no_more(world, tmp_path):
     hidden = shown(data, answer)
     assert b"4111" not in hidden.body
     assert "$.card" in hidden.masked
-    assert all(value == b"***" for _, value in hidden.headers)
+    assert all(value == b"***" for name, value in hidden.headers if name == "h")
     if world.loses and not (world.server == "kafka" and world.broker.process is None):
         world.lose_before(partition, offsets[2])
         gone = shown(data, answer)

@@ -164,9 +164,10 @@ def test_names_of_partitions_are_for_readers(world):
         "nats:orders", "nats://h:4222", "nats://h:x/orders", "nats://h:70000/orders", "nats://h:1/a.b",
         "nats://h:1/>", "nats://h:1/a b",
         "rabbitmq:s", "rabbitmq://h:1", "rabbitmq://h:x/s", "rabbitmq://h:1/s,",
+        "rocketmq:t", "rocketmq://h:1", "rocketmq://h:x/t", "rocketmq://h:1/a.b",
         "redis://h:x/0/s", "redis://h:1/s", "redis://h:1,i:2/0/s", "redis://h:1/x/s",
     ],
 )  # fmt: skip
 def test_address_that_cannot_be_is_refused_and_not_tried_for_ever(address):
-    with pytest.raises(InvalidRequestError, match=r"is (kafka|nats|rabbitmq|redis)://"):
+    with pytest.raises(InvalidRequestError, match=r"is (kafka|nats|rabbitmq|redis|rocketmq)://"):
         open_source(address)

@@ -32,6 +32,7 @@ SECRETS = {  # options that each kind knows
     "redis": {"username": "tina", "password": MARK},
     "nats": {"token": MARK, "username": "tina", "password": MARK},
     "rabbitmq": {"username": "tina", "password": MARK},
+    "rocketmq": {"username": "tina", "password": MARK, "security_token": MARK},
 }  # fmt: skip
 
 

@@ -222,6 +222,32 @@ class RabbitWorld:
         pass
 
 
+class RocketWorld:
+    """A topic of the session's broker. Its files expire whole: see test_rocketmq_topic.py."""
+
+    server = "rocketmq"
+    loses = False
+    widens = True
+
+    def __init__(self, server, name):
+        self._server, self._name = server, name
+        self.address = f"rocketmq://{server.address}/{name}"
+        self.partitions = server.make_topic(name)
+
+    def append(self, partition, records):
+        return self._server.send(self._name, partition, records)
+
+    def add_partition(self):
+        self._server.make_topic(self._name, 3)
+        return 2
+
+    def source(self):
+        return open_source(self.address)
+
+    def close(self):
+        pass
+
+
 WORLDS = {
     "memory": MemoryWorld,
     "folder": FolderWorld,
@@ -229,6 +255,7 @@ WORLDS = {
     "redis": RedisWorld,
     "nats": JetStreamWorld,
     "rabbitmq": RabbitWorld,
+    "rocketmq": RocketWorld,
 }
 
 

@@ -18,7 +18,14 @@ import pyarrow.compute
 
 from tierdex.errors import InvalidRequestError
 from tierdex.following.records import NO_TIME, Parts
-from tierdex.following.selectors import HeaderPart, JsonPart, KeyPart, Selector, ValuePart
+from tierdex.following.selectors import (
+    HeaderPart,
+    JsonPart,
+    KeyPart,
+    Selector,
+    ValuePart,
+    WordsPart,
+)
 from tierdex.following.texts import RecordTexts, Texts
 from tierdex.text_times import check_timezone, readable_times
 from tierdex.value_columns import meant_times
@@ -47,7 +54,7 @@ class Extraction:
             raise InvalidRequestError("give --key, --message-id or both", field="key")
         check_timezone(self.timezone)
         for single, name in ((self.message_id, "message-id"), (self.time, "time")):
-            if single and any(isinstance(p, JsonPart) and p.gives_several for p in single.sources):
+            if single and single.gives_several:
                 raise InvalidRequestError(f"{single.text!r} gives several texts", field=name)
 
     @property
@@ -56,7 +63,11 @@ class Extraction:
 
     def wanted(self) -> Parts:
         """Return the parts of a record that are looked at."""
-        parts = {type(part) for selector in self.selectors for part in selector.sources}
+        parts = {
+            type(part.whole if isinstance(part, WordsPart) else part)
+            for selector in self.selectors
+            for part in selector.sources
+        }
         return Parts(KeyPart in parts, bool(parts & {JsonPart, ValuePart}), HeaderPart in parts)
 
     def entries_of(self, batch: RecordBatch) -> Extracted:

@@ -14,6 +14,7 @@ from tierdex.following.kept_messages import KeepingTarget
 from tierdex.following.open_source import open_source
 from tierdex.following.positions import FollowedSource
 from tierdex.following.selectors import Selector
+from tierdex.following.source import NamingSource
 from tierdex.following.sources.options import Address
 from tierdex.following.tables.follow_table import TableAsked, follow_table, is_table
 from tierdex.following.target import IndexTarget
@@ -54,9 +55,10 @@ def follow(
     An index gets the places of its messages; a message log keeps the messages as well, at offsets of its own.
 
     `keys`, `message_id` and `time` are places in a record (``key``, ``header:region``, ``$.order.id``, a
-    ``{template}``); without `time` it is the record's own, in `timezone` where a time names none. `topic` is
-    the source's name by default. `options` are the source's. With `once`, `run` returns at the present end.
-    `ordinal` (i, n) shares the partitions among n followers.
+    ``{template}``); without `time` it is the record's own, in `timezone` where a time names none. Of a source
+    that has names of its own (`NamingSource`) these are the default. `topic` is the source's name by default.
+    `options` are the source's. With `once`, `run` returns at the present end. `ordinal` (i, n) shares the
+    partitions among n followers.
 
     Of a table of a lake (``delta:``, ``iceberg:``) keys are columns, `snapshot` is the last that is indexed,
     and `partitions` are ``NAME=VALUE``, of one name alternatives. Raises InvalidRequestError.
@@ -75,13 +77,12 @@ def follow(
         return follow_table(into, source, asked, seams)
     if snapshot is not None:
         raise InvalidRequestError("a log has no snapshots", field="snapshot")
-    numbers = None if partitions is None else [each for each in partitions if isinstance(each, int)]
-    if numbers is not None and len(numbers) != len(partitions or ()):
-        raise InvalidRequestError("of a log are numbers, as in 0,1,5", field="partitions")
     index = into.index if isinstance(into, MessageLog) else into
     if isinstance(keys, str):
         raise InvalidRequestError("is a list of places in a record", field="keys")
     opened = open_source(source, options, seams) if isinstance(source, str) else source
+    if not keys and message_id is None and isinstance(opened, NamingSource):
+        keys, message_id = opened.usual_keys, opened.usual_message_id
     extraction = Extraction(
         tuple(Selector.parse(key, field="key") for key in keys),
         None if message_id is None else Selector.parse(message_id, field="message-id"),
@@ -97,7 +98,7 @@ def follow(
         )
     plan = FollowPlan(
         check_topic(topic or opened.topic, "topic"),
-        numbers,
+        _numbers(partitions),
         ordinal,
         once,
         on_missing,
@@ -111,6 +112,16 @@ def follow(
         else IndexTarget(into, plan.topic)
     )
     return Follower(opened, target, extraction, plan, seams)
+
+
+def _numbers(partitions: Collection[int] | Collection[str] | None) -> list[int] | None:
+    """Return the partitions of a log. Raises InvalidRequestError for those of a table."""
+    if partitions is None:
+        return None
+    numbers = [each for each in partitions if isinstance(each, int)]
+    if len(numbers) != len(partitions):
+        raise InvalidRequestError("of a log are numbers, as in 0,1,5", field="partitions")
+    return numbers
 
 
 def _followed(

@@ -26,6 +26,8 @@ KINDS: Final = {
     "rabbitmqs": ("rabbitmq_stream", "RabbitStreamSource", "rabbitmq"),
     "redis": ("redis_stream", "RedisSource", "redis"),
     "rediss": ("redis_stream", "RedisSource", "redis"),
+    "rocketmq": ("rocketmq_topic", "RocketSource", None),
+    "rocketmqs": ("rocketmq_topic", "RocketSource", None),
 }
 
 

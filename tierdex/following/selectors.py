@@ -7,7 +7,8 @@
     {key}-{$.line}   a template of selectors; it gives nothing where one of them gives nothing
 
 JSON paths have names (``$.a.b``, ``$['a b']``), places (``$.a[0]``) and "every" (``$.items[*].sku``), which
-gives several texts a record. A template takes no "every".
+gives several texts a record. So do ``key[*]`` and ``header:KEYS[*]``: each word of the key or header, where
+blanks stand between several keys, as in RocketMQ's messages. A template takes no "every".
 
 Depends on errors only.
 """
@@ -26,6 +27,7 @@ _STEP = re.compile(
     r"|\['(?P<single>[^']*)'\]|\[\"(?P<double>[^\"]*)\"\]"
 )
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_EVERY = "[*]"
 
 
 class Every:
@@ -56,6 +58,13 @@ class HeaderPart:
 
 
 @dataclass(frozen=True)
+class WordsPart:
+    """Each word of the key or of a header; words are what blanks divide."""
+
+    whole: KeyPart | HeaderPart
+
+
+@dataclass(frozen=True)
 class JsonPart:
     """A place, or several, in the value read as JSON."""
 
@@ -66,7 +75,7 @@ class JsonPart:
         return any(isinstance(step, Every) for step in self.steps)
 
 
-Part: TypeAlias = KeyPart | ValuePart | HeaderPart | JsonPart
+Part: TypeAlias = KeyPart | ValuePart | HeaderPart | WordsPart | JsonPart
 
 
 @dataclass(frozen=True)
@@ -89,14 +98,23 @@ class Selector:
                 raise InvalidRequestError(f"{text!r} has an unmatched brace", field=field)
             elif piece:
                 parts.append(piece)
-        if any(isinstance(part, JsonPart) and part.gives_several for part in parts):
+        template = cls(text, tuple(parts))
+        if template.gives_several:
             raise InvalidRequestError(f"{text!r}: a template takes no [*]", field=field)
-        return cls(text, tuple(parts))
+        return template
 
     @property
     def sources(self) -> tuple[Part, ...]:
         """The parts of a record that it needs."""
         return tuple(part for part in self.parts if not isinstance(part, str))
+
+    @property
+    def gives_several(self) -> bool:
+        """Whether a record may have several texts of it."""
+        return any(
+            isinstance(part, WordsPart) or (isinstance(part, JsonPart) and part.gives_several)
+            for part in self.parts
+        )
 
 
 def _part(text: str, field: str) -> Part:
@@ -104,8 +122,13 @@ def _part(text: str, field: str) -> Part:
         return KeyPart()
     if text == "value":
         return ValuePart()
+    if text == f"key{_EVERY}":
+        return WordsPart(KeyPart())
     if text.startswith("header:") and len(text) > len("header:"):
-        return HeaderPart(text.removeprefix("header:"))
+        name = text.removeprefix("header:")
+        if name.endswith(_EVERY) and name != _EVERY:
+            return WordsPart(HeaderPart(name.removesuffix(_EVERY)))
+        return HeaderPart(name)
     if text.startswith("$"):
         return JsonPart(_steps(text, field))
     raise InvalidRequestError(

@@ -102,6 +102,21 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class NamingSource(Source, Protocol):
+    """A source whose records have names of their own: what is indexed when its follower is not told."""
+
+    @property
+    def usual_keys(self) -> Sequence[str]:
+        """The keys' places in a record, as `tierdex follow --key` takes them."""
+        ...
+
+    @property
+    def usual_message_id(self) -> str:
+        """The message ID's place."""
+        ...
+
+
+@runtime_checkable
 class RememberingSource(Source, Protocol):
     """A source whose partitions have to be known again: files, which are renamed and replaced.
 

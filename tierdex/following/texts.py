@@ -19,6 +19,7 @@ from tierdex.following.selectors import (
     Part,
     Selector,
     ValuePart,
+    WordsPart,
 )
 from tierdex.following.value_block import BYTE_ORDER_MARK, ValueBlock
 
@@ -51,7 +52,9 @@ class RecordTexts:
         self._several: dict[Part, Texts] = {}
         self._read_json([part for part in parts if isinstance(part, JsonPart)])
         for part in parts:
-            if not isinstance(part, JsonPart):
+            if isinstance(part, WordsPart):
+                self._several[part] = _words(self._decoded(self._bytes_of(part.whole)))
+            elif not isinstance(part, JsonPart):
                 self._columns[part] = self._decoded(self._bytes_of(part))
 
     def of(self, selector: Selector) -> Texts:
@@ -120,6 +123,14 @@ def _without_empty(column: Any) -> Any:
     if bounds["min"].as_py() != 0:
         return column
     return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+
+
+def _words(column: Any) -> Texts:
+    """Return the words of each text."""
+    words = pc.utf8_split_whitespace(column)
+    texts, rows = pc.list_flatten(words), np.asarray(pc.list_parent_indices(words))
+    is_word = pc.not_equal(texts, "")  # blanks before the first and behind the last
+    return Texts(texts.filter(is_word), rows[np.asarray(is_word)])
 
 
 def _text(value: bytes | None) -> str | None:

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tierdex.following.selectors import HeaderPart, JsonPart, KeyPart, Selector, ValuePart
+from tierdex.following.selectors import (
+    HeaderPart,
+    JsonPart,
+    KeyPart,
+    Selector,
+    ValuePart,
+    WordsPart,
+)
 from tierdex.resolving.json_text import MASK, mask
 
 if TYPE_CHECKING:
@@ -42,7 +49,8 @@ class Masks:
         for place in places:
             (part,) = Selector.parse(place, field="mask").parts
             assert not isinstance(part, str)
-            self._parts.append((place, part))
+            # A key or header of which only some words were hidden would show how many there are.
+            self._parts.append((place, part.whole if isinstance(part, WordsPart) else part))
 
     def __bool__(self) -> bool:
         return bool(self._parts)

@@ -45,7 +45,8 @@ class Indexed(NamedTuple):
         typer.Option(
             "--key",
             "-k",
-            help="key, header:NAME, $.json.path, {template}; of a table a column; repeatable.",
+            help="key, header:NAME, $.json.path, {template}, each word with [*]; of a table a column; "
+            "repeatable. RocketMQ's messages have names: default its KEYS.",
         ),
     ] = None
     message_id: Annotated[
@@ -121,7 +122,7 @@ def follow(
         str,
         typer.Argument(
             help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or "
-            "rabbitmq://HOST:PORT/STREAM; a lake's table: delta:PATH, iceberg://CATALOG/NAMESPACE.TABLE."
+            "rabbitmq://HOST:PORT/STREAM, rocketmq://HOST:PORT/TOPIC; a lake's table: delta:PATH, iceberg://CATALOG/NAMESPACE.TABLE."
         ),
     ],
     indexed: Indexed,
