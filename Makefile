@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -q install --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean tree-kernels wheel clouds release
+.PHONY: help run serve test test-fast lint-and-kernels kernels audit lint format docs openapi site dist bench bench-quick torture clean tree-kernels wheel clouds release rocketmq-plugin
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -115,6 +115,9 @@ dist: $(STAMPS)/dist ## build and check the wheels and sources of both distribut
 
 release: dist ## everything that a release has, in dist/, and a trial of each extra (PYTHONS="python3.11 python3.12")
 	$(BIN)/python -m tools.release
+
+rocketmq-plugin: $(STAMPS)/venv ## build the plug-in of RocketMQ's broker for each minor version, in dist/ (Maven, Java 17)
+	$(BIN)/python -m tools.rocketmq_plugin dist
 
 bench: $(STAMPS)/bench ## ratios against peers and the C floor, about 15 minutes
 	$(BIN)/python -m benchmarks

@@ -57,9 +57,24 @@ _QUIET = "<configuration><root level='OFF'/></configuration>"
 class RocketServer:
     """A name server and a broker or two. `address` is the name server's."""
 
-    def __init__(self, folder: Path, **settings: object) -> None:
-        """`settings` are the broker's. Raises JarsUnavailableError where they cannot run."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        jars: Sequence[Path] = (),
+        java: Sequence[str] = (),
+        reached: Sequence[int] = (),
+        **settings: object,
+    ) -> None:
+        """`settings` are the broker's, `jars` are instead of its own, `java` options of Java.
+
+        Ports of this machine that are `reached` are at 127.0.0.1 for the broker, too. Raises
+        JarsUnavailableError where the servers cannot run.
+        """
         self.folder = folder
+        self._broker_jars = jars
+        self._options = java
+        self._reached = reached
         self._jars = [fetch_jars(POM, "rocketmq") / "*"]
         self.namesrv = find_free_port()
         first = find_free_port(2 * _NEIGHBOURS)
@@ -75,40 +90,39 @@ class RocketServer:
         """Return where a broker is, or will be."""
         return f"127.0.0.1:{self.ports[broker]}"
 
-    def start(self, jars: Sequence[Path] = (), java: Sequence[str] = ()) -> None:
-        """Start all but broker-b; `jars` come before the broker's own.
-
-        Raises JarsUnavailableError, RuntimeError.
-        """
+    def start(self) -> None:
+        """Start all but broker-b. Raises JarsUnavailableError, RuntimeError."""
         inside, outside = [], []
         for port in (self.namesrv, *self.ports.values()):
             path, server = str(self.folder / f"{port}.socket"), f"127.0.0.1:{port}"
             inside += [path, server]
             outside += [server, path]
+        for port in self._reached:
+            path, server = str(self.folder / f"{port}.socket"), f"127.0.0.1:{port}"
+            inside += [server, path]
+            outside += [path, server]
         relay = [sys.executable, str(Path(network_relay.__file__))]
         own = [sys.executable, str(Path(own_network.__file__))]
         self._start("inside", [*own, *relay, *inside])
         self._start("outside", [*relay, *outside])
-        self.start_namesrv(java)
-        self.start_broker(jars=jars, java=java)
+        self.start_namesrv()
+        self.start_broker()
 
-    def start_namesrv(self, java: Sequence[str] = ()) -> None:
+    def start_namesrv(self) -> None:
         """Start the name server, which remembers nothing."""
         config = str(self.folder / "namesrv.conf")
-        self._java("namesrv", ["-Xmx200m", *java], _NAMESRV, ["-c", config])
+        self._java("namesrv", ["-Xmx200m", *self._options], _NAMESRV, ["-c", config])
         self._wait_for(self.namesrv)
 
-    def start_broker(
-        self, name: str = "broker-a", *, jars: Sequence[Path] = (), java: Sequence[str] = ()
-    ) -> None:
-        """Start a broker on its folder, `jars` before its own; wait until it listens."""
+    def start_broker(self, name: str = "broker-a") -> None:
+        """Start a broker on its folder; wait until it listens."""
         config = self.folder / f"{name}.conf"
         text = _BROKER_CONFIG.format(
             name=name, port=self.ports[name], namesrv=self.namesrv, root=self.folder / name
         )
         config.write_text(text + "".join(f"{k}={v}\n" for k, v in self.settings.items()))
-        memory = ["-Xmx400m", "-XX:MaxDirectMemorySize=200m"]
-        self._java(name, [*memory, *java], _BROKER, ["-c", str(config)], jars)
+        options = ["-Xmx400m", "-XX:MaxDirectMemorySize=200m", *self._options]
+        self._java(name, options, _BROKER, ["-c", str(config)], self._broker_jars)
         self._wait_for(self.ports[name])
 
     def kill_broker(self, name: str = "broker-a") -> None:
@@ -181,7 +195,7 @@ class RocketServer:
             "java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-Duser.home={self.folder}",
             f"-Drmq.logback.configurationFile={self.folder / 'quiet.xml'}",
             f"-Drocketmq.home.dir={self.folder}", *options,
-            "-cp", ":".join(map(str, [*jars, *self._jars])), main, *arguments,
+            "-cp", ":".join(map(str, jars or self._jars)), main, *arguments,
         ]  # fmt: skip
 
     def _start(self, name: str, command: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from tools.maven import JarsUnavailableError
 from tools.rocketmq_server import RocketServer
 
 _SEND, _PULL, _ROUTE, _MAKE_TOPIC, _DROP_TOPIC, _DELETE_OLD = 10, 11, 105, 17, 215, 329
-_MAKE_USER, _MAX_OFFSET = 3001, 30
+_MAKE_USER, _MAX_OFFSET, _MIN_OFFSET = 3001, 30, 31
 _BATCH_MAGIC = 0xDAA320A7
 clock = SystemClock()
 
@@ -79,6 +79,12 @@ class RocketTopics:
         while self._end_of(topic, queue, broker) <= offsets[-1]:
             assert clock.monotonic() < give_up
         return offsets
+
+    def first_of(self, topic, queue):
+        return int(self.ask(_MIN_OFFSET, topic=topic, queueId=queue)["offset"])
+
+    def is_registered(self, topic):
+        return self._queues(topic) != []
 
     def _end_of(self, topic, queue, broker):
         return int(self.ask(_MAX_OFFSET, broker=broker, topic=topic, queueId=queue)["offset"])
@@ -179,11 +185,11 @@ def _packed(body, properties):
 
 
 @contextlib.contextmanager
-def running_rocketmq(folder, *, java=(), **settings):
+def running_rocketmq(folder, **settings):
     """Yield the topics of a broker; skip where it cannot run."""
     try:
         server = RocketServer(folder, **settings)
-        server.start(java=java)
+        server.start()
     except JarsUnavailableError as error:
         pytest.skip(f"needs a real RocketMQ broker, which needs Maven, Java and a network: {error}")
     topics = RocketTopics(server)

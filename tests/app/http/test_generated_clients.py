@@ -108,3 +108,19 @@ def test_typescript_client_compiles_strictly_puts_and_pages(node_modules, server
     run(tools / "tsc", *COMPILE, "user.ts", cwd=tmp_path)
     printed = run("node", "user.js", server.url, cwd=tmp_path)
     assert json.loads(printed) == [3, [3, 2, 1], True, [3, 0]]
+
+
+@pytest.mark.heavy
+def test_java_client_puts_and_finds(server, tmp_path):
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        pytest.skip("Maven and Java are not here")
+    built = tmp_path / "built"
+    run(
+        "mvn", "-q", "-B", "-f", str(ROOT / "packages" / "java-client" / "pom.xml"), "-P", "client",
+        f"-Dbuilt={built}", "package", "dependency:copy-dependencies", f"-DoutputDirectory={built / 'lib'}",
+    )  # fmt: skip
+    classes = f"{built / 'classes'}:{built / 'lib'}/*"
+    host, port = server.address
+    service = f"http://{host}:{port}"
+    said = run("java", "-cp", classes, "tierdex.example.PutAndFind", service, "ORDER-JAVA")
+    assert said == "orders 4096\n"
