@@ -30,6 +30,9 @@ _BATCHED: Final = struct.Struct(">iIiii")  # size, magic, CRC, flag, length of t
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 _SHORT: Final = struct.Struct(">H")
+_BYTE: Final = struct.Struct(">B")
+_FILLER: Final = struct.Struct(">iI")  # behind the last message of a full file: what is left, magic
+_FILLER_MAGIC: Final = 0xCBD43194
 _MAGIC: Final = 0xDAA320A7
 _WIDE_MAGIC: Final = 0xDAA320AB  # the topic's length has two bytes
 _COMPRESSED, _BORN_V6, _STORED_V6, _UNWRAP, _BATCH = 0x1, 0x10, 0x20, 0x40, 0x80
@@ -39,8 +42,10 @@ _BODY_MOST: Final = 64 << 20  # unfolded; a broker takes 4 MiB by default
 
 
 class StoredMessage(NamedTuple):
-    """One message; `stored` and `born` int64 ms, `position` its byte in the broker's commit log."""
+    """One message; `stored` is int64 ms, `position` its byte in the broker's commit log."""
 
+    topic: str
+    queue: int
     offset: int
     position: int
     stored: int
@@ -52,36 +57,50 @@ class StoredMessage(NamedTuple):
 def messages_in(data: bytes) -> Iterator[StoredMessage]:
     """Yield the messages of a broker's answer. Raises ValueError for bytes that are none."""
     at = 0
+    while at < len(data):
+        size = size_at(data, at)
+        if size <= _HEAD.size or at + size > len(data):
+            raise ValueError(f"a message of {size} bytes at byte {at} of {len(data)}")
+        yield from messages_of(data[at : at + size])
+        at += size
+
+
+def size_at(data: bytes, at: int) -> int:
+    """Return the size that a message at a byte says it has; 0 where none is or it is not whole."""
+    return _INT.unpack_from(data, at)[0] if at + _INT.size <= len(data) else 0
+
+
+def is_filler(data: bytes) -> bool:
+    """Return whether the rest of a file of the commit log holds no message."""
+    return len(data) < _FILLER.size or _FILLER.unpack_from(data)[1] == _FILLER_MAGIC
+
+
+def messages_of(data: bytes) -> Iterator[StoredMessage]:
+    """Yield the message that is stored in `data`, or those of a stored batch. Raises ValueError."""
     try:
-        while at < len(data):
-            (size,) = _INT.unpack_from(data, at)
-            if size <= _HEAD.size or at + size > len(data):
-                raise ValueError(f"a message of {size} bytes at byte {at} of {len(data)}")
-            yield from _unwrapped(data[at : at + size])
-            at += size
-    except struct.error as error:
-        raise ValueError(f"a message is cut at byte {at} of {len(data)}: {error}") from error
+        yield from _unwrapped(data)
+    except (struct.error, IndexError) as error:
+        raise ValueError(f"a message of {len(data)} bytes is cut: {error}") from error
 
 
 def _unwrapped(data: bytes) -> Iterator[StoredMessage]:
-    _, magic, _, _, _, offset, position, sysflag, born = _HEAD.unpack_from(data)
+    _, magic, _, queue, _, offset, position, sysflag, born = _HEAD.unpack_from(data)
     if magic not in (_MAGIC, _WIDE_MAGIC):
         raise ValueError(f"no message of version 1 or 2: {magic:#x}")
     at = _HEAD.size + (16 if sysflag & _BORN_V6 else 4) + 4
     (stored,) = _LONG.unpack_from(data, at)
     at += 8 + (16 if sysflag & _STORED_V6 else 4) + 4 + 4 + 8
     at, body = _counted(data, at, _INT)
-    at, _ = (
-        _counted(data, at, _SHORT)
-        if magic == _WIDE_MAGIC
-        else (at + 1 + data[at], data[at + 1 : at + 1 + data[at]])
-    )
+    at, name = _counted(data, at, _SHORT if magic == _WIDE_MAGIC else _BYTE)
+    topic = name.decode(errors="backslashreplace")
     _, properties = _counted(data, at, _SHORT)
     key, headers = _parted(properties)
     if sysflag & _COMPRESSED:
         body = _unfolded(body, _CODECS.get(sysflag >> 8 & 7))
     if not (sysflag & _UNWRAP and sysflag & _BATCH):
-        yield StoredMessage(offset, position, stored, key, body, (*headers, _born(born)))
+        yield StoredMessage(
+            topic, queue, offset, position, stored, key, body, (*headers, _born(born))
+        )
         return
     inner = 0
     while inner < len(body):  # a client's batch: shorter heads, no place
@@ -91,7 +110,9 @@ def _unwrapped(data: bytes) -> Iterator[StoredMessage]:
         value = body[inner + _BATCHED.size : inner + _BATCHED.size + length]
         _, properties = _counted(body, inner + _BATCHED.size + length, _SHORT)
         key, headers = _parted(properties)
-        yield StoredMessage(offset, position, stored, key, value, (*headers, _born(born)))
+        yield StoredMessage(
+            topic, queue, offset, position, stored, key, value, (*headers, _born(born))
+        )
         inner += size
         offset += 1
 

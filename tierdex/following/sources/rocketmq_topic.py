@@ -52,7 +52,7 @@ _TOPIC: Final = re.compile(r"[%|A-Za-z0-9_-]{1,127}")
 _SYSTEM: Final = re.compile(
     r"%(RETRY|DLQ|LMQ|SYS)%|rmq_sys_|RMQ_SYS_|SCHEDULE_TOPIC_XXXX$|TBW102$|OFFSET_MOVED_EVENT$"
 )
-_QUEUE_BITS: Final = 16
+QUEUE_BITS: Final = 16
 _PULL_MOST: Final = 512  # a broker gives no more than its own bounds allow: 32 by default
 _SUBSCRIPTION: Final = 4  # sysflag: the filter stands in the request
 _POLL_S: Final = 0.1
@@ -85,7 +85,7 @@ class RocketSource:
         servers = address.servers(_SHAPE, _PORT)
         if not _TOPIC.fullmatch(address.path):
             raise InvalidRequestError(f"is {_SHAPE}", field="source")
-        if address.take("system_topics") != "true" and _SYSTEM.match(address.path):
+        if address.take("system_topics") != "true" and is_system_topic(address.path):
             raise InvalidRequestError(
                 f"{address.path} holds messages that other topics have, or that brokers note for "
                 "themselves: the option system_topics=true follows it",
@@ -126,7 +126,7 @@ class RocketSource:
         self._marks = {int(p): Mark(*mark) for p, mark in memory.get("marks", {}).items()}
 
     def remembers(self, partition: int) -> bool:
-        return partition >> _QUEUE_BITS < self._recalled
+        return partition >> QUEUE_BITS < self._recalled
 
     def memory(self, positions: Mapping[int, int]) -> dict[str, Any]:
         for partition, position in positions.items():
@@ -153,7 +153,7 @@ class RocketSource:
     def partitions(self) -> Sequence[int]:
         self._look()
         there = [
-            number << _QUEUE_BITS | queue
+            number << QUEUE_BITS | queue
             for number, broker in enumerate(self._brokers)
             for queue in range(self._cluster.route.queues.get(broker, 0))
         ]
@@ -353,6 +353,11 @@ class _Columns:
         )
 
 
+def is_system_topic(topic: str) -> bool:
+    """Return whether a topic holds what other topics have, or what brokers note for themselves."""
+    return _SYSTEM.match(topic) is not None
+
+
 def _numbers(partition: int) -> tuple[int, int]:
     """Return the number of a partition's broker, and that of the queue there."""
-    return partition >> _QUEUE_BITS, partition & (1 << _QUEUE_BITS) - 1
+    return partition >> QUEUE_BITS, partition & (1 << QUEUE_BITS) - 1

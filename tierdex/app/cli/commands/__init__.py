@@ -21,7 +21,13 @@ COMMANDS = (
     "serve", "load", "follow", "put", "query", "journey", "files", "inspect", "verify", "compact", "expire",
     "forget", "adopt", "merge", "watermark", "tables", "bench", "cost", "probe", "mcp",
 )  # fmt: skip
-GROUPS = ("keys", "log", "nodes", "spark")  # `make_cli` of the module makes their commands
+GROUPS = (
+    "keys",
+    "log",
+    "nodes",
+    "rocketmq",
+    "spark",
+)  # `make_cli` of the module makes their commands
 
 
 def make_cli(asked: str | None = None) -> typer.Typer:
