@@ -45,6 +45,7 @@ _USES = {
     "rabbitmq": "import rstream",
     "schemas": "import fastavro, google.protobuf",
     "mcp": "import tierdex.app.mcp.server",
+    "traces": "import tierdex.app.traces.jaeger, tierdex.app.traces.otlp",
     "delta": "import tierdex.following.tables.delta_table",
     "iceberg": "import tierdex.following.tables.iceberg_table",
 }

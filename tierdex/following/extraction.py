@@ -23,6 +23,7 @@ from tierdex.following.selectors import (
     JsonPart,
     KeyPart,
     Selector,
+    TracesPart,
     ValuePart,
     WordsPart,
 )
@@ -68,7 +69,9 @@ class Extraction:
             for selector in self.selectors
             for part in selector.sources
         }
-        return Parts(KeyPart in parts, bool(parts & {JsonPart, ValuePart}), HeaderPart in parts)
+        return Parts(
+            KeyPart in parts, bool(parts & {JsonPart, TracesPart, ValuePart}), HeaderPart in parts
+        )
 
     def entries_of(self, batch: RecordBatch) -> Extracted:
         """Return the entries of a batch, and what was wanted in vain."""

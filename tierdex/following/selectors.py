@@ -8,7 +8,9 @@
 
 JSON paths have names (``$.a.b``, ``$['a b']``), places (``$.a[0]``) and "every" (``$.items[*].sku``), which
 gives several texts a record. So do ``key[*]`` and ``header:KEYS[*]``: each word of the key or header, where
-blanks stand between several keys, as in RocketMQ's messages. A template takes no "every".
+blanks stand between several keys, as in RocketMQ's messages. ``otlp:trace_id`` gives the ID of each trace
+that a value of OTLP has spans of (`ExportTraceServiceRequest`, as collectors write it to Kafka). A template
+takes none of these.
 
 Depends on errors only.
 """
@@ -65,6 +67,11 @@ class WordsPart:
 
 
 @dataclass(frozen=True)
+class TracesPart:
+    """The IDs of the traces in a value of OTLP, each once."""
+
+
+@dataclass(frozen=True)
 class JsonPart:
     """A place, or several, in the value read as JSON."""
 
@@ -75,7 +82,7 @@ class JsonPart:
         return any(isinstance(step, Every) for step in self.steps)
 
 
-Part: TypeAlias = KeyPart | ValuePart | HeaderPart | WordsPart | JsonPart
+Part: TypeAlias = KeyPart | ValuePart | HeaderPart | WordsPart | TracesPart | JsonPart
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,8 @@ class Selector:
     def gives_several(self) -> bool:
         """Whether a record may have several texts of it."""
         return any(
-            isinstance(part, WordsPart) or (isinstance(part, JsonPart) and part.gives_several)
+            isinstance(part, WordsPart | TracesPart)
+            or (isinstance(part, JsonPart) and part.gives_several)
             for part in self.parts
         )
 
@@ -122,6 +130,8 @@ def _part(text: str, field: str) -> Part:
         return KeyPart()
     if text == "value":
         return ValuePart()
+    if text == "otlp:trace_id":
+        return TracesPart()
     if text == f"key{_EVERY}":
         return WordsPart(KeyPart())
     if text.startswith("header:") and len(text) > len("header:"):
@@ -132,8 +142,8 @@ def _part(text: str, field: str) -> Part:
     if text.startswith("$"):
         return JsonPart(_steps(text, field))
     raise InvalidRequestError(
-        f"{text!r} is not a place in a record: key, value, header:NAME, $.json.path, or a template "
-        "of these in braces",
+        f"{text!r} is not a place in a record: key, value, header:NAME, $.json.path, otlp:trace_id, or a "
+        "template of these in braces",
         field=field,
     )
 

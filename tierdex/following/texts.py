@@ -1,6 +1,6 @@
 """Arrow columns of texts, made of the parts of records.
 
-Depends on selectors, json_columns, records, value_block, numpy and pyarrow.
+Depends on errors, selectors, json_columns, records, value_block, numpy and pyarrow.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from tierdex.errors import InvalidRequestError
 from tierdex.following.json_columns import read_columns
 from tierdex.following.selectors import (
     HeaderPart,
@@ -18,6 +19,7 @@ from tierdex.following.selectors import (
     KeyPart,
     Part,
     Selector,
+    TracesPart,
     ValuePart,
     WordsPart,
 )
@@ -54,6 +56,8 @@ class RecordTexts:
         for part in parts:
             if isinstance(part, WordsPart):
                 self._several[part] = _words(self._decoded(self._bytes_of(part.whole)))
+            elif isinstance(part, TracesPart):
+                self._several[part] = self._trace_ids()
             elif not isinstance(part, JsonPart):
                 self._columns[part] = self._decoded(self._bytes_of(part))
 
@@ -96,6 +100,29 @@ class RecordTexts:
         assert isinstance(part, HeaderPart)
         name = part.name
         return [dict(each).get(name) if each else None for each in batch.headers or []]
+
+    def _trace_ids(self) -> Texts:
+        """Return the IDs of the traces in each value. Raises InvalidRequestError without the library."""
+        try:
+            from google.protobuf.message import DecodeError
+            from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+        except ImportError as error:
+            raise InvalidRequestError(
+                f"pip install 'tierdex[traces]' ({error})", field="key"
+            ) from error
+        texts: list[str] = []
+        rows: list[int] = []
+        for row, value in enumerate(self._values):
+            try:  # a request to a collector has the bytes of `TracesData`
+                data = TracesData.FromString(value or b"")
+            except DecodeError:
+                self.unreadable[row] = True
+                continue
+            spans = (s for r in data.resource_spans for each in r.scope_spans for s in each.spans)
+            found = dict.fromkeys(span.trace_id for span in spans)
+            texts += [trace_id.hex() for trace_id in found]
+            rows += [row] * len(found)
+        return Texts(pa.array(texts, pa.string()), np.array(rows, np.int64))
 
     def _decoded(self, values: Sequence[bytes | None]) -> Any:
         """Return bytes as text; what is not UTF-8 is null, and its record marked."""

@@ -2,18 +2,20 @@
 
 A path into a body that cannot be read as JSON cannot be masked: then the body is withheld, whole.
 
-Depends on following and json_text.
+Depends on errors, following and json_text.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tierdex.errors import InvalidRequestError
 from tierdex.following.selectors import (
     HeaderPart,
     JsonPart,
     KeyPart,
     Selector,
+    TracesPart,
     ValuePart,
     WordsPart,
 )
@@ -49,6 +51,8 @@ class Masks:
         for place in places:
             (part,) = Selector.parse(place, field="mask").parts
             assert not isinstance(part, str)
+            if isinstance(part, TracesPart):
+                raise InvalidRequestError(f"{place!r} cannot be masked: mask `value`", field="mask")
             # A key or header of which only some words were hidden would show how many there are.
             self._parts.append((place, part.whole if isinstance(part, WordsPart) else part))
 

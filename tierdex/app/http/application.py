@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
 
     from tierdex.app.http.routes.assistants import Assistants
     from tierdex.app.http.server_settings import ServerSettings
@@ -129,6 +130,8 @@ def create_app(
     )
     app.state.service = service
     app.state.assistants = _assistants(app) if settings.mcp else None
+    if settings.traces:
+        app.router.routes.extend(_trace_routes())
     for routes in (entries, lookups, topics, log_routes, admin, about):
         # Not `include_router`: it would match each request twice, and hide the methods of a path.
         app.router.routes.extend(routes.router.routes)
@@ -159,6 +162,17 @@ def _assistants(app: FastAPI) -> Assistants:
     except ModuleNotFoundError as error:
         raise InvalidRequestError(f"pip install 'tierdex[mcp]' ({error})", field="mcp") from error
     return Assistants(app)
+
+
+def _trace_routes() -> list[BaseRoute]:
+    """Return the routes of traces. Raises InvalidRequestError."""
+    try:
+        from tierdex.app.http.routes.traces import router
+    except ModuleNotFoundError as error:
+        raise InvalidRequestError(
+            f"pip install 'tierdex[traces]' ({error})", field="traces"
+        ) from error
+    return router.routes
 
 
 def _add_middleware(app: FastAPI, service: Service) -> None:

@@ -136,6 +136,14 @@ class ServerSettings(EnvironmentSettings):
         description="answer assistants at `/mcp` (Model Context Protocol), with the rights of their keys; "
         "needs `tierdex[mcp]`",
     )
+    traces: bool = Field(
+        False,
+        description="take spans by OTLP at `/v1/traces` into the message log, and answer trace IDs as Tempo "
+        "(below `/tempo`) and Jaeger (below `/jaeger`) do; needs `tierdex[traces]`",
+    )
+    trace_topic: str = Field(
+        "traces", description="topic of the spans", min_length=1, max_length=255
+    )
     trace_spans: bool = Field(
         False,
         description="a span of OpenTelemetry for each request, for the provider that is set; needs "

@@ -1,0 +1,1 @@
+"""Traces of OpenTelemetry: kept span by span as they come, shown whole by their IDs."""
