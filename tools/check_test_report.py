@@ -17,6 +17,7 @@ ALLOWED_SKIPS = (
     r"needs a real Kafka broker, which needs Maven and Java",
     r"needs a real RocketMQ broker, which needs Maven, Java and a network",
     r"npm is not here",
+    r"helm is not here",
     r"Maven and Java are not here",
     r"shared/lake-tables is not there",
     r"(Azurite|fake-gcs-server) is not installed here: make clouds",
