@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from tests.deploy.conftest import DEPLOY
-from tools.generate_docs import generate
 
 CHART = DEPLOY / "helm" / "tierdex"
 BASE = DEPLOY / "kubernetes"
@@ -66,11 +65,6 @@ def values():
 
 def by_name(documents):
     return {(each["kind"], each["metadata"]["name"]): each for each in documents}
-
-
-def test_chart_is_made_of_the_manifests():
-    for path, text in generate("helm").items():
-        assert path.read_text() == text
 
 
 def test_chart_with_its_defaults_is_what_the_manifests_are(render, values):
