@@ -9,10 +9,18 @@ from typer.testing import CliRunner
 
 from tests.following.test_follower import offsets, opened
 from tests.following.worlds import Sent
+from tests.servers.rocketmq import running_rocketmq
 from tierdex.app.cli.commands import make_cli
 from tierdex.errors import CorruptFileError, NotFoundError
 from tierdex.filesystem import LocalFileSystem
 from tierdex.following.rocketmq_store import CommitLog, ImportPlan, import_commit_log
+
+
+@pytest.fixture(scope="module")
+def rocketmq(tmp_path_factory):
+    """A broker whose commit log begins with the messages of these tests."""
+    with running_rocketmq(tmp_path_factory.mktemp("rocketmq")) as topics:
+        yield topics
 
 
 @pytest.fixture(scope="module")
