@@ -25,10 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JSON = "application/json"
+_PLAIN = "identity"
 
 
 async def read_body(request: Request, *accepted: str) -> tuple[str, bytes]:
     """Return media type and bytes of a body. Raises HttpRefusalError (415), and what the limits raise."""
+    kind = media_type(request, *accepted)
+    if content_encoding(request) != _PLAIN:
+        raise HttpRefusalError(
+            415, "compressed bodies are not accepted here", {"accept-encoding": _PLAIN}
+        )
+    return kind, await request.body()
+
+
+def media_type(request: Request, *accepted: str) -> str:
+    """Return the media type of a body. Raises HttpRefusalError (415) for one that is not accepted."""
     kind = request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
     if kind not in accepted:
         raise HttpRefusalError(
@@ -36,12 +47,12 @@ async def read_body(request: Request, *accepted: str) -> tuple[str, bytes]:
             f"{kind or 'a body without a media type'} is not accepted here: send {', '.join(accepted)}",
             {"accept": ", ".join(accepted)},
         )
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding.strip().lower() != "identity":
-        raise HttpRefusalError(
-            415, "compressed bodies are not accepted here", {"accept-encoding": "identity"}
-        )
-    return kind, await request.body()
+    return kind
+
+
+def content_encoding(request: Request) -> str:
+    """Return how a body is compressed: `identity` where it is not."""
+    return request.headers.get("content-encoding", _PLAIN).strip().lower()
 
 
 def json_body(model: type[BaseModel]) -> Any:

@@ -199,6 +199,12 @@ class RequestRecord:
                     f"{name}:{topic}"
                 )
 
+    def need_unmasked(self, topic: str) -> None:
+        """Raise PermissionDeniedError where bodies of the topic are masked: the route gives them whole."""
+        messages = self.service.messages
+        if messages is not None and messages.has_masks(topic):
+            self.need(Scope.ADMIN, (topic,))
+
     def note_names(self, keys: Iterable[Any] = (), message_ids: Iterable[Any] = ()) -> None:
         """Keep what is looked for, for the audit; None among them is left out."""
         if self.notes is not None:

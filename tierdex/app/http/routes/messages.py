@@ -174,7 +174,7 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
     service = service_of(request)
     log = service.message_log
     if query.topic is not None:
-        _refuse_masked(request, service, query.topic)
+        record_of(request).need_unmasked(query.topic)
     if query.key is None and query.message_id is None:
         return await _queue_messages(request, service, query)
     _refuse(query, _OF_QUEUE, "is for a queue, not for a key")
@@ -185,17 +185,11 @@ async def get_messages(request: Request, query: Annotated[MessagesQuery, Query()
     )  # fmt: skip
     found: FoundMessages = await service.in_thread(find)
     for message in found:
-        _refuse_masked(request, service, message.topic)
+        record_of(request).need_unmasked(message.topic)
     service.metrics.count_read(len(found), found.explain)
     if not len(found) and query.cursor is None:
         found = replace(found, hints=await hints_of(request, query, is_complete=found.complete))
     return json_response(found_document(found, query.encoding))
-
-
-def _refuse_masked(request: Request, service: Service, topic: str) -> None:
-    """Raise PermissionDeniedError where bodies of the topic are masked: here they come as they are."""
-    if service.messages is not None and service.messages.has_masks(topic):
-        record_of(request).need(Scope.ADMIN, (topic,))
 
 
 def _refuse(query: MessagesQuery, names: Iterable[str], why: str) -> None:

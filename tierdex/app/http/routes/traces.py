@@ -6,13 +6,12 @@ below `/tempo`, Jaeger's users below `/jaeger`: both call their path `/api/trace
 
 A trace that cannot be read whole is a refusal, never a shorter trace, nor "not found".
 
-Depends on app.http, app.rights, app.traces, errors, fastapi, google and starlette.
+Depends on app.http, app.rights, app.traces, errors, fastapi, google, resolving and starlette.
 """
 
 from __future__ import annotations
 
-import zlib
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter
@@ -20,6 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from starlette.requests import Request  # noqa: TC002 - FastAPI reads the annotation
 from starlette.responses import Response
 
+from tierdex.app.http.body import JSON, content_encoding, media_type
 from tierdex.app.http.problems import HttpRefusalError
 from tierdex.app.http.security import require
 from tierdex.app.http.service import json_response, record_of, service_of
@@ -27,13 +27,16 @@ from tierdex.app.rights import Scope
 from tierdex.app.traces.jaeger import jaeger_trace
 from tierdex.app.traces.otlp import as_json, parts_of, read_request, response, trace_id_of, trace_of
 from tierdex.errors import InvalidRequestError, RequestTooLargeError, UnavailableError
+from tierdex.resolving.compression import decompress
+from tierdex.resolving.resolver import TooLargeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tierdex.app.http.service import Service
     from tierdex.log_service.message_log import MessageLog
 
 _PROTOBUF: Final = "application/x-protobuf"
-_JSON: Final = "application/json"
 _ASKED_PROTOBUF: Final = ("application/protobuf", _PROTOBUF)
 _PAGE: Final = 256  # messages of a trace that are read at once
 _QUEUE: Final = 0
@@ -48,15 +51,12 @@ async def take_spans(request: Request) -> Response:
     service = service_of(request)
     log, topic = service.message_log, service.settings.trace_topic
     record_of(request).need(Scope.WRITE, (topic,))
-    kind = request.headers.get("content-type", "").split(";", 1)[0].strip().lower()
-    if kind not in (_PROTOBUF, _JSON):
-        raise HttpRefusalError(
-            415, f"send {_PROTOBUF} or {_JSON}", {"accept": f"{_PROTOBUF}, {_JSON}"}
-        )
-    is_json = kind == _JSON
+    kind = media_type(request, _PROTOBUF, JSON)
+    is_json, encoding = kind == JSON, content_encoding(request)
+    if encoding not in ("identity", "gzip"):
+        raise HttpRefusalError(415, "send bodies plain or as gzip", {"accept-encoding": "gzip"})
     body, settings = await request.body(), service.settings
     most = settings.max_json_bytes if is_json else settings.max_body_bytes
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
     count = await service.in_thread(_append, log, topic, body, encoding, most, is_json)
     service.metrics.count_appended(count, _DURABILITY)
     return Response(response(is_json=is_json), media_type=kind)
@@ -83,18 +83,12 @@ def _unfolded(body: bytes, encoding: str, most: int) -> bytes:
     """Return a body as it was before its exporter compressed it, at most `most` bytes."""
     if encoding == "identity":
         return body
-    if encoding != "gzip":
-        raise HttpRefusalError(415, "send bodies plain or as gzip", {"accept-encoding": "gzip"})
-    unfolding = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
-        found = unfolding.decompress(body, most)
-    except zlib.error as error:
-        raise InvalidRequestError(f"is not valid gzip: {error}", field="body") from error
-    if unfolding.unconsumed_tail:
-        raise RequestTooLargeError(f"unfolds to more than {most} bytes", field="body")
-    if not unfolding.eof:
-        raise InvalidRequestError("is a cut gzip stream", field="body")
-    return found
+        return decompress(body, encoding, most)
+    except TooLargeError as error:
+        raise RequestTooLargeError(f"unfolds to more than {most} bytes", field="body") from error
+    except ValueError as error:
+        raise InvalidRequestError(str(error), field="body") from error
 
 
 @router.get(
@@ -103,12 +97,9 @@ def _unfolded(body: bytes, encoding: str, most: int) -> bytes:
 )
 async def tempo_trace(request: Request, trace_id: str) -> Response:
     """Answer a trace as Tempo does: `TracesData` in protobuf where `Accept` names it, else JSON."""
-    trace = await _trace(request, trace_id_of(trace_id))
-    if trace is None:
-        return _absent()
-    if _wants_protobuf(request):
-        return Response(trace.SerializeToString(), media_type=_ASKED_PROTOBUF[0])
-    return json_response({"batches": as_json(trace).get("resourceSpans", [])})
+    return await _tempo_answer(
+        request, trace_id, bytes, lambda told: {"batches": told.get("resourceSpans", [])}
+    )
 
 
 @router.get(
@@ -117,13 +108,27 @@ async def tempo_trace(request: Request, trace_id: str) -> Response:
 )
 async def tempo_trace_in_envelope(request: Request, trace_id: str) -> Response:
     """The same as `TraceByIDResponse`, which has the trace in its field `trace`."""
+    return await _tempo_answer(
+        request,
+        trace_id,
+        lambda trace: _envelope()(trace=trace).SerializeToString(),
+        lambda told: {"trace": told},
+    )
+
+
+async def _tempo_answer(
+    request: Request,
+    trace_id: str,
+    body_of: Callable[[bytes], bytes],
+    document_of: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Response:
     trace = await _trace(request, trace_id_of(trace_id))
     if trace is None:
-        return _absent()
-    if _wants_protobuf(request):
-        body = _envelope()(trace=trace.SerializeToString()).SerializeToString()
-        return Response(body, media_type=_ASKED_PROTOBUF[0])
-    return json_response({"trace": as_json(trace)})
+        return Response(status_code=404)  # Tempo decodes the body of a 404, too: it must be empty
+    accepted = request.headers.get("accept", "")
+    if any(kind in accepted for kind in _ASKED_PROTOBUF):
+        return Response(body_of(trace.SerializeToString()), media_type=_ASKED_PROTOBUF[0])
+    return json_response(document_of(as_json(trace)))
 
 
 @router.get(
@@ -163,8 +168,7 @@ async def _trace(request: Request, trace_id: str) -> Any:
     record = record_of(request)
     record.need(Scope.MESSAGE, (topic,))
     record.note_names((trace_id,))
-    if service.messages is not None and service.messages.has_masks(topic):
-        record.need(Scope.ADMIN, (topic,))  # spans come whole here
+    record.need_unmasked(topic)
     return await service.in_thread(_read, service, topic, trace_id)
 
 
@@ -196,30 +200,17 @@ def _read(service: Service, topic: str, trace_id: str) -> Any:
     return trace if trace.resource_spans else None
 
 
-def _wants_protobuf(request: Request) -> bool:
-    accepted = request.headers.get("accept", "")
-    return any(kind in accepted for kind in _ASKED_PROTOBUF)
-
-
-def _absent() -> Response:
-    """Tempo decodes the body of a 404 as a trace: it must be empty."""
-    return Response(status_code=404)
-
-
+@cache
 def _envelope() -> Any:
     """Return the class of Tempo's `TraceByIDResponse`, as far as it is needed here."""
-    name = "tierdex/tempo_trace_by_id.proto"
-    pool = descriptor_pool.Default()
-    try:
-        described = pool.FindMessageTypeByName("tierdex.tempo.TraceByIDResponse")
-    except KeyError:
-        file = descriptor_pb2.FileDescriptorProto(
-            name=name, package="tierdex.tempo", syntax="proto3"
-        )
-        field = descriptor_pb2.FieldDescriptorProto
-        file.message_type.add(name="TraceByIDResponse").field.add(
-            name="trace", number=1, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL
-        )
-        pool.Add(file)
-        described = pool.FindMessageTypeByName("tierdex.tempo.TraceByIDResponse")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="tierdex/tempo_trace_by_id.proto", package="tierdex.tempo", syntax="proto3"
+    )
+    field = descriptor_pb2.FieldDescriptorProto
+    file.message_type.add(name="TraceByIDResponse").field.add(
+        name="trace", number=1, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    described = pool.FindMessageTypeByName("tierdex.tempo.TraceByIDResponse")
     return message_factory.GetMessageClass(described)
