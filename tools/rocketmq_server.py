@@ -51,6 +51,9 @@ osPageCacheBusyTimeOutMills=60000
 autoCreateTopicEnable=false
 transientStorePoolEnable=false
 """
+# A request that no server knows, in a frame of the remoting protocol: length, length of the header, header.
+_HEADER = b'{"code":0,"language":"OTHER","version":453,"opaque":1,"flag":0,"extFields":{}}'
+_QUESTION = b"".join(n.to_bytes(4, "big") for n in (4 + len(_HEADER), len(_HEADER))) + _HEADER
 _QUIET = "<configuration><root level='OFF'/></configuration>"
 
 
@@ -212,15 +215,12 @@ class RocketServer:
         self.processes[name] = process
 
     def _wait_for(self, port: int) -> None:
-        """Wait until a port inside is listened at: a relay's connection then stays."""
+        """Wait until a server answers at a port: a relay takes connections for one that is not there yet."""
         give_up = _clock.monotonic() + _START_S
         while _clock.monotonic() < give_up:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5) as client:
-                client.settimeout(0.3)
-                try:
-                    if client.recv(1):
-                        return
-                except TimeoutError:  # nobody closed it: it is listened at
+                client.sendall(_QUESTION)
+                if client.recv(1):  # whatever it says
                     return
             for name, process in self.processes.items():
                 if process.poll() is not None and (self.folder / f"{name}.out").exists():

@@ -39,8 +39,17 @@ def rabbitmq(tmp_path_factory):
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def rocketmq(tmp_path_factory):
-    """A RocketMQ broker (`tests.servers.rocketmq.RocketTopics`)."""
+    """A RocketMQ broker (`tests.servers.rocketmq.RocketTopics`), which takes half a core while it idles."""
     with running_rocketmq(tmp_path_factory.mktemp("rocketmq")) as topics:
         yield topics
+
+
+@pytest.fixture
+def index(tmp_path):
+    """An empty index in the folder `data` (tests/following/test_follower.py)."""
+    from tests.following.test_follower import opened
+
+    with opened(tmp_path / "data") as index:
+        yield index

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.following.test_follower import opened
 from tests.following.worlds import KafkaWorld, make_records
 from tests.servers.kafka import USERS
 from tests.servers.nats import NatsServer
@@ -22,12 +21,6 @@ authorization {
   ]
 }
 """
-
-
-@pytest.fixture
-def index(tmp_path):
-    with opened(tmp_path / "data") as index:
-        yield index
 
 
 def run_once(index, address, **options):

@@ -9,7 +9,7 @@ Files are read and never changed, so that they may be a running broker's, a back
 that is no more. An entry has the place that consumers know: topic, queue and offset. A put that was done
 before does no harm, so an import may be run again, or begin where the one before ended.
 
-Source: RocketMQ 5.3.3, CommitLog. Depends on errors, schema and sources.
+Source: RocketMQ 5.3.3, CommitLog. Depends on errors, extraction, selectors, sources, target and numpy.
 """
 
 from __future__ import annotations
@@ -18,13 +18,23 @@ import re
 from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from tierdex.errors import CorruptFileError, NotFoundError
+from tierdex.following.extraction import Extraction
+from tierdex.following.selectors import Selector
 from tierdex.following.sources.folder_files import open_file
 from tierdex.following.sources.rocketmq_message import is_filler, messages_of, size_at
-from tierdex.following.sources.rocketmq_topic import QUEUE_BITS, is_system_topic
-from tierdex.indexfile.schema import SEQUENCE_SCHEMA
+from tierdex.following.sources.rocketmq_topic import (
+    QUEUE_BITS,
+    USUAL_KEYS,
+    USUAL_MESSAGE_ID,
+    batch_of,
+    is_system_topic,
+)
+from tierdex.following.target import IndexTarget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator
@@ -38,6 +48,7 @@ _FILE: Final = re.compile(r"[0-9]{20}")
 _PIECE: Final = 8 << 20
 _HEAD_BYTES: Final = 64
 _BATCH: Final = 5_000  # messages
+_BATCH_BYTES: Final = 32 << 20  # of the log, whose bodies wait in memory
 
 
 class ImportPlan(NamedTuple):
@@ -137,17 +148,17 @@ def import_commit_log(
         for end, messages in log.messages(plan.begin):
             for message in messages:
                 if plan.takes(message.topic):
-                    waiting.add(message, done)
+                    waiting.add(message)
                 else:
                     done.left_out += 1
-            if waiting.count >= _BATCH:
-                done.end = waiting.put(end)
+            if waiting.count >= _BATCH or end - done.end >= _BATCH_BYTES:
+                waiting.put(end, done)
                 progress(end, total)
                 if stop():
                     return done
             waiting.end = end
     finally:
-        done.end = max(done.end, waiting.put(waiting.end))
+        waiting.put(waiting.end, done)
         index.flush("disk")
     return done
 
@@ -158,32 +169,29 @@ class _Waiting:
     def __init__(self, index: Index, plan: ImportPlan) -> None:
         self._index = index
         self._upper = plan.broker << QUEUE_BITS
-        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._extraction = Extraction(
+            tuple(Selector.parse(key, field="key") for key in USUAL_KEYS),
+            Selector.parse(USUAL_MESSAGE_ID, field="message-id"),
+            max_key_bytes=index.settings.max_key_bytes,
+        )
+        self._messages: dict[str, list[StoredMessage]] = defaultdict(list)
         self.count = 0
         self.end = plan.begin
 
-    def add(self, message: StoredMessage, done: Imported) -> None:
-        done.messages += 1
-        keys = (message.key or b"").decode(errors="replace").split()
-        unique = dict(message.headers).get("UNIQ_KEY", b"").decode(errors="replace")
-        if not keys and not unique:
-            done.nameless += 1
-            return
-        done.entries += len(keys) + bool(unique)
-        self._rows[message.topic].append(
-            {
-                "keys": keys, "message_id": unique or None, "timestamp": message.stored,
-                "queue_id": self._upper | message.queue, "offset": message.offset,
-                "size": len(message.value),
-            }
-        )  # fmt: skip
+    def add(self, message: StoredMessage) -> None:
+        self._messages[message.topic].append(message)
         self.count += 1
 
-    def put(self, end: int) -> int:
-        """Put all, and return `end`: everything before that byte is in."""
-        while self._rows:
-            topic, rows = self._rows.popitem()
-            columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
-            self._index.put_batch(topic=topic, schema=SEQUENCE_SCHEMA, **columns)
+    def put(self, end: int, done: Imported) -> None:
+        """Put all: everything before byte `end` is in then."""
+        while self._messages:
+            topic, messages = self._messages.popitem()
+            queues = np.array([self._upper | each.queue for each in messages], np.int32)
+            batch = batch_of(queues, messages, {}, self._extraction.wanted())
+            extracted = self._extraction.entries_of(batch)
+            IndexTarget(self._index, topic).put(extracted)
+            done.messages += len(messages)
+            done.entries += extracted.count
+            done.nameless += len(messages) - len(np.unique(extracted.rows))
         self.count = 0
-        return end
+        done.end = max(done.end, end)

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.following.test_follower import offsets, opened
+from tests.following.test_follower import offsets
 from tests.following.worlds import JetStreamWorld, Sent, make_records
 from tierdex.errors import InvalidRequestError, NotFoundError
 from tierdex.following.follow import follow
-
-
-@pytest.fixture
-def index(tmp_path):
-    with opened(tmp_path / "data") as index:
-        yield index
 
 
 def run_once(index, address, **wanted):

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.following.test_follower import offsets, opened
+from tests.following.test_follower import offsets
 from tests.following.worlds import KafkaWorld, Sent, make_records
 from tests.patience import PATIENCE_S
 from tierdex.clock import Bell, SystemClock
@@ -21,12 +21,6 @@ clock = SystemClock()
 @pytest.fixture
 def topic(kafka, request):
     return KafkaWorld(kafka, request.node.name.replace("test_", "t-"))
-
-
-@pytest.fixture
-def index(tmp_path):
-    with opened(tmp_path / "data") as index:
-        yield index
 
 
 def run_once(index, topic, **wanted):

@@ -8,7 +8,7 @@ import logging
 import pytest
 from rstream import AMQPMessage, CompressionType, Properties
 
-from tests.following.test_follower import offsets, opened
+from tests.following.test_follower import offsets
 from tests.following.worlds import make_records
 from tests.patience import PATIENCE_S
 from tierdex.clock import SystemClock
@@ -18,12 +18,6 @@ from tierdex.following.open_source import open_source
 from tierdex.following.records import Parts
 
 clock = SystemClock()
-
-
-@pytest.fixture
-def index(tmp_path):
-    with opened(tmp_path / "data") as index:
-        yield index
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.following.test_follower import offsets, opened
+from tests.following.test_follower import offsets
 from tierdex.errors import InvalidRequestError, NotFoundError, PermissionDeniedError
 from tierdex.following.follow import follow
 from tierdex.following.open_source import open_source
@@ -14,12 +14,6 @@ from tierdex.following.open_source import open_source
 def stream(redis, request):
     name = request.node.name
     return f"redis://{redis.address}/0/{name}", redis.client, name
-
-
-@pytest.fixture
-def index(tmp_path):
-    with opened(tmp_path / "data") as index:
-        yield index
 
 
 def run_once(index, address, **wanted):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.http.test_certificate import make_certificate
-from tests.following.test_follower import offsets, opened
+from tests.following.test_follower import offsets
 from tests.following.worlds import Sent
 from tests.patience import PATIENCE_S
 from tests.servers.rocketmq import running_rocketmq
@@ -26,12 +26,6 @@ from tierdex.following.sources.rocketmq_message import messages_in
 SAMPLES = Path(__file__).with_name("rocketmq") / "Samples.java"
 SECOND_BROKER = 1 << 16
 clock = SystemClock()
-
-
-@pytest.fixture
-def index(tmp_path):
-    with opened(tmp_path / "data") as index:
-        yield index
 
 
 @pytest.fixture

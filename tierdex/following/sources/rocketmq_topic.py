@@ -52,6 +52,9 @@ _TOPIC: Final = re.compile(r"[%|A-Za-z0-9_-]{1,127}")
 _SYSTEM: Final = re.compile(
     r"%(RETRY|DLQ|LMQ|SYS)%|rmq_sys_|RMQ_SYS_|SCHEDULE_TOPIC_XXXX$|TBW102$|OFFSET_MOVED_EVENT$"
 )
+# What RocketMQ's own index has of a message.
+USUAL_KEYS: Final = ("key[*]",)
+USUAL_MESSAGE_ID: Final = "header:UNIQ_KEY"
 QUEUE_BITS: Final = 16
 _PULL_MOST: Final = 512  # a broker gives no more than its own bounds allow: 32 by default
 _SUBSCRIPTION: Final = 4  # sysflag: the filter stands in the request
@@ -71,8 +74,8 @@ class RocketSource:
 
     has_times = True
     is_dense = True
-    usual_keys = ("key[*]",)  # as RocketMQ's own index has them
-    usual_message_id = "header:UNIQ_KEY"
+    usual_keys = USUAL_KEYS
+    usual_message_id = USUAL_MESSAGE_ID
     replaced = 0  # the identity says it
     skipped: Mapping[str, str] = {}
 
@@ -340,17 +343,27 @@ class _Columns:
             return None
         if not self._messages:
             return RecordBatch.without_records(self._moved)
-        count, messages, wanted = len(self._messages), self._messages, self._wanted
-        return RecordBatch(
-            np.concatenate(self._partitions),
-            np.fromiter((each.offset for each in messages), np.int64, count),
-            np.fromiter((len(each.value) for each in messages), np.uint32, count),
-            np.fromiter((each.stored for each in messages), np.int64, count),
-            self._moved,
-            [each.key for each in messages] if wanted.key else None,
-            [each.value for each in messages] if wanted.value else None,
-            [each.headers for each in messages] if wanted.headers else None,
-        )
+        return batch_of(np.concatenate(self._partitions), self._messages, self._moved, self._wanted)
+
+
+def batch_of(
+    partitions: np.ndarray,
+    messages: Sequence[StoredMessage],
+    positions: Mapping[int, int],
+    wanted: Parts,
+) -> RecordBatch:
+    """Return messages as records; `partitions` int32, one a message."""
+    count = len(messages)
+    return RecordBatch(
+        partitions,
+        np.fromiter((each.offset for each in messages), np.int64, count),
+        np.fromiter((len(each.value) for each in messages), np.uint32, count),
+        np.fromiter((each.stored for each in messages), np.int64, count),
+        positions,
+        [each.key for each in messages] if wanted.key else None,
+        [each.value for each in messages] if wanted.value else None,
+        [each.headers for each in messages] if wanted.headers else None,
+    )
 
 
 def is_system_topic(topic: str) -> bool:

@@ -21,13 +21,8 @@ COMMANDS = (
     "serve", "load", "follow", "put", "query", "journey", "files", "inspect", "verify", "compact", "expire",
     "forget", "adopt", "merge", "watermark", "tables", "bench", "cost", "probe", "mcp",
 )  # fmt: skip
-GROUPS = (
-    "keys",
-    "log",
-    "nodes",
-    "rocketmq",
-    "spark",
-)  # `make_cli` of the module makes their commands
+# `make_cli` of the module makes the commands of a group.
+GROUPS = ("keys", "log", "nodes", "rocketmq", "spark")
 
 
 def make_cli(asked: str | None = None) -> typer.Typer:

@@ -122,7 +122,8 @@ def follow(
         str,
         typer.Argument(
             help="folder:PATH, kafka://HOST:PORT/TOPIC, redis://HOST:PORT/DB/STREAM, nats:// or "
-            "rabbitmq://HOST:PORT/STREAM, rocketmq://HOST:PORT/TOPIC; a lake's table: delta:PATH, iceberg://CATALOG/NAMESPACE.TABLE."
+            "rabbitmq://HOST:PORT/STREAM, rocketmq://HOST:PORT/TOPIC; a lake's table: delta:PATH, "
+            "iceberg://CATALOG/NAMESPACE.TABLE."
         ),
     ],
     indexed: Indexed,

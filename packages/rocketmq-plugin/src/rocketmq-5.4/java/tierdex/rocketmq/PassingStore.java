@@ -2,38 +2,17 @@ package tierdex.rocketmq;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Supplier;
-import org.apache.rocketmq.common.BoundaryType;
 import org.apache.rocketmq.store.MessageStore;
 import org.apache.rocketmq.store.QueryMessageResult;
-import org.apache.rocketmq.store.plugin.AbstractPluginMessageStore;
 import org.apache.rocketmq.store.plugin.MessageStorePluginContext;
 import org.apache.rocketmq.store.rocksdb.MessageRocksDBStorage;
 import org.apache.rocketmq.store.timer.rocksdb.TimerMessageRocksDBStore;
 import org.apache.rocketmq.store.transaction.TransMessageRocksDBStore;
 
-/** The seams of RocketMQ 5.4 and later: queries by key go through `answered`, all else to the next store. */
-abstract class PassingStore extends AbstractPluginMessageStore {
+/** The seams of RocketMQ 5.4 and later. */
+abstract class PassingStore extends AnsweringStore {
     PassingStore(MessageStorePluginContext context, MessageStore next) {
         super(context, next);
-    }
-
-    /** Answer a query; `below` asks the next store. */
-    abstract QueryMessageResult answered(Query query, Supplier<QueryMessageResult> below);
-
-    abstract CompletableFuture<QueryMessageResult> answeredLater(
-        Query query, Supplier<CompletableFuture<QueryMessageResult>> below);
-
-    @Override
-    public QueryMessageResult queryMessage(String topic, String key, int maxNum, long begin, long end) {
-        return answered(
-            new Query(topic, key, maxNum, begin, end), () -> next.queryMessage(topic, key, maxNum, begin, end));
-    }
-
-    @Override
-    public CompletableFuture<QueryMessageResult> queryMessageAsync(
-        String topic, String key, int maxNum, long begin, long end) {
-        return answeredLater(
-            new Query(topic, key, maxNum, begin, end), () -> next.queryMessageAsync(topic, key, maxNum, begin, end));
     }
 
     /** `lastKey` is where the page before ended: what Tierdex has was on the first. */
@@ -53,12 +32,6 @@ abstract class PassingStore extends AbstractPluginMessageStore {
             () -> next.queryMessageAsync(topic, key, maxNum, begin, end, indexType, lastKey);
         boolean isFirst = lastKey == null || lastKey.isEmpty();
         return isFirst ? answeredLater(new Query(topic, key, maxNum, begin, end), below) : below.get();
-    }
-
-    /** Not passed on by AbstractPluginMessageStore. */
-    @Override
-    public long getOffsetInQueueByTime(String topic, int queue, long timestamp, BoundaryType boundary) {
-        return next.getOffsetInQueueByTime(topic, queue, timestamp, boundary);
     }
 
     @Override
