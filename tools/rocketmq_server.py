@@ -31,6 +31,7 @@ _NAMESRV = "org.apache.rocketmq.namesrv.NamesrvStartup"
 _BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 _ADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 _NAMESRV_CONFIG = "listenPort={port}\nbindAddress=127.0.0.1\n"
+# The timer's files are not flushed, and metrics early: a broker spins until the time of the first comes.
 _BROKER_CONFIG = """\
 brokerClusterName=cluster
 brokerName={name}
@@ -50,6 +51,8 @@ waitTimeMillsInSendQueue=60000
 osPageCacheBusyTimeOutMills=60000
 autoCreateTopicEnable=false
 transientStorePoolEnable=false
+timerFlushIntervalMs=600000
+transactionMetricFlushInterval=500
 """
 # A request that no server knows, in a frame of the remoting protocol: length, length of the header, header.
 _HEADER = b'{"code":0,"language":"OTHER","version":453,"opaque":1,"flag":0,"extFields":{}}'

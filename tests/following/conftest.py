@@ -41,7 +41,7 @@ def rabbitmq(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def rocketmq(tmp_path_factory):
-    """A RocketMQ broker (`tests.servers.rocketmq.RocketTopics`), which takes half a core while it idles."""
+    """A RocketMQ broker (`tests.servers.rocketmq.RocketTopics`), which is busy while it idles."""
     with running_rocketmq(tmp_path_factory.mktemp("rocketmq")) as topics:
         yield topics
 
